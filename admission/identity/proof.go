@@ -181,24 +181,34 @@ func (p *proofs) deny(d Digest, group admission.Key, target Digest, now int64) {
 }
 
 // find returns the entry of a secret, or none, and the slot of its live pair
-// with group, or -1. A dead pair it meets is removed, and the entry with its
-// last pair.
-func (p *proofs) find(d Digest, group admission.Key, now int64) (int32, int) {
-	i := p.table.find(d)
+// with group, or -1. It removes the dead pairs of the entry, and the entry
+// with its last pair.
+func (p *proofs) find(d Digest, group admission.Key, now int64) (i int32, slot int) {
+	i, slot = p.table.find(d), -1
 	if i == none {
 		return none, -1
 	}
+	held := false
 	pairs := &p.table.entry(i).value.pairs
-	for slot := range pairs {
-		if x := &pairs[slot]; x.held && x.group == group {
-			if x.live(now) {
-				return i, slot
-			}
-			p.expire(refOf(i, slot))
-			break
+	for k := range pairs {
+		x := &pairs[k]
+		switch {
+		case !x.held:
+		case !x.live(now):
+			p.unlink(refOf(i, k))
+		case x.group == group:
+			slot = k
+			fallthrough
+		default:
+			held = true
 		}
 	}
-	return p.table.find(d), -1
+	if !held {
+		p.table.remove(i)
+		p.expired++
+		return none, -1
+	}
+	return i, slot
 }
 
 // claim links group into a slot of entry i: a free one, or else the least
@@ -271,8 +281,9 @@ func (p *proofs) pair(r pairRef) *pair {
 func (p *proofs) expire(r pairRef) {
 	p.unlink(r)
 	i := int32(r / groupsPerSecret)
-	for _, x := range p.table.entry(i).value.pairs {
-		if x.held {
+	pairs := &p.table.entry(i).value.pairs
+	for slot := range pairs {
+		if pairs[slot].held {
 			return
 		}
 	}

@@ -1,0 +1,105 @@
+package admission
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// bucket is the token bucket of a class, for requests or bytes. All its methods
+// take controller time; the controller's clock never runs backwards, which the
+// limiter below relies on. A charge above the burst is capped at the burst, so
+// that it can be met at all. Guarded by Controller.mu.
+type bucket struct {
+	lim    *rate.Limiter // nil until the first policy that has this bucket
+	policy BucketPolicy
+	base   time.Time
+}
+
+// apply changes rate and burst. The level carries over in tokens: a larger
+// bucket is not fuller than before, a smaller one keeps at most its burst. A
+// bucket that was off goes on from where its old numbers brought it.
+func (b *bucket) apply(p BucketPolicy, now int64) {
+	b.policy = p
+	if !p.On() {
+		return
+	}
+	if b.lim == nil {
+		b.lim = rate.NewLimiter(rate.Limit(p.PerSecond), int(p.Burst))
+		return
+	}
+	t := b.base.Add(time.Duration(now))
+	b.lim.SetLimitAt(t, rate.Limit(p.PerSecond))
+	b.lim.SetBurstAt(t, int(p.Burst))
+}
+
+// charge is what n tokens cost here.
+func (b *bucket) charge(n int64) int64 { return min(max(n, 0), b.policy.Burst) }
+
+// shortage is the time until n tokens are there, 0 when they are. n may exceed
+// the burst: it then stands for several charges one after another. It changes
+// nothing.
+func (b *bucket) shortage(now, n int64) int64 {
+	if !b.policy.On() || n <= 0 {
+		return 0
+	}
+	missing := float64(n) - b.lim.TokensAt(b.base.Add(time.Duration(now)))
+	if missing <= 0 {
+		return 0
+	}
+	wait := missing / b.policy.PerSecond * float64(time.Second)
+	if wait < 1 {
+		return 0
+	}
+	return int64(min(wait, float64(maxHorizon))) + 1
+}
+
+// take removes tokens that shortage has shown to be there.
+func (b *bucket) take(now, n int64) {
+	if b.policy.On() && n > 0 {
+		b.lim.AllowN(b.base.Add(time.Duration(now)), int(n))
+	}
+}
+
+// giveBack returns tokens taken before; the bucket never gets fuller than full.
+// A Reservation cannot do it: once its time has passed, cancelling it restores
+// nothing. A negative charge is exact, and a test pins that down.
+func (b *bucket) giveBack(now, n int64) {
+	if b.lim != nil && n > 0 {
+		b.lim.AllowN(b.base.Add(time.Duration(now)), -int(n))
+	}
+}
+
+// callerBucket is the bucket every caller of a class has, kept in one number per
+// caller: the time at which the bucket is full again.
+type callerBucket struct {
+	on       bool
+	interval int64 // time per token
+	depth    int64 // interval * burst
+}
+
+func newCallerBucket(p BucketPolicy) callerBucket {
+	if !p.On() {
+		return callerBucket{}
+	}
+	i := p.interval()
+	return callerBucket{on: true, interval: i, depth: i * p.Burst}
+}
+
+// shortage is the time until n tokens are there for a bucket full at time full.
+func (b callerBucket) shortage(now, full, n int64) int64 {
+	return max(0, max(full, now)+n*b.interval-b.depth-now)
+}
+
+// taken is the new full time after one token is taken.
+func (b callerBucket) taken(now, full int64) int64 { return max(full, now) + b.interval }
+
+// converted carries the level of a bucket over from b to next in tokens: a
+// bucket that is not full keeps its tokens, at most next's burst.
+func (b callerBucket) converted(now, full int64, next callerBucket) int64 {
+	if full <= now || !next.on || !b.on {
+		return full
+	}
+	level := float64(b.depth-(full-now)) / float64(b.interval)
+	return now + max(0, next.depth-int64(level*float64(next.interval)))
+}

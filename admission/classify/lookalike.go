@@ -1,0 +1,177 @@
+package classify
+
+import (
+	"bytes"
+	"strings"
+)
+
+// lookAlike says which git kind some upstream would make of a request that
+// does not fit the grammar, or Other. Servers differ in what they decode, merge
+// and cut before they look at a path:
+//
+//   - nginx and Apache decode, merge slashes and resolve dot segments; nginx
+//     cuts at a raw # and, in a location like ^/git(/.*), at a line feed;
+//   - net/http/cgi only decodes; git-http-backend then refuses unclean paths;
+//   - Gitea's router looks at the escaped path, merges slashes and drops those
+//     at the end.
+//
+// The dumb protocol has no look-alikes: only files would be served.
+func lookAlike(p Profile, m method, t *target) Kind {
+	if k := readings(p, m, t); k != Other {
+		return k
+	}
+	if cut, ok := t.beforeFragment(); ok {
+		return readings(p, m, &cut)
+	}
+	return Other
+}
+
+func readings(p Profile, m method, t *target) Kind {
+	service := Other
+	if m == get || m == head {
+		service = queryService(t.query)
+	}
+	if service == Other && !t.odd && !hasOtherReading(t.path) {
+		return Other // the grammar has looked at the only reading
+	}
+	var space [512]byte
+	path, ok := resolve(space[:0], t.path)
+	if !ok {
+		return Other // an invalid escape: every server answers 400
+	}
+	if k := reading(p, m, path, service); k != Other {
+		return k
+	}
+	if i := bytes.IndexByte(path, '\n'); i >= 0 {
+		if k := reading(p, m, path[:i], service); k != Other {
+			return k
+		}
+	}
+	return reading(p, m, squeeze(space[:0], t.path), service)
+}
+
+// reading judges one path as one server would see it. It allocates only for a
+// path that ends as git's do.
+func reading(p Profile, m method, path []byte, service Kind) Kind {
+	if !endsLikeGit(path) {
+		return Other
+	}
+	repo, k := tail(m, string(path))
+	if k == DumbDiscovery {
+		k = service
+	}
+	if k == Other || k.dumb() || !p.anchored(repo, k) {
+		return Other
+	}
+	return k
+}
+
+func endsLikeGit(path []byte) bool {
+	return bytes.HasSuffix(path, []byte("/info/refs")) || bytes.HasSuffix(path, []byte("-pack")) ||
+		bytes.HasSuffix(path, []byte("-archive")) || bytes.Contains(path, []byte("/info/lfs/")) ||
+		bytes.Contains(path, []byte("/gitlab-lfs/"))
+}
+
+// hasOtherReading reports whether servers can differ about path.
+func hasOtherReading(path string) bool {
+	for i := range len(path) {
+		switch path[i] {
+		case '%', '#', '\n':
+			return true
+		case '/', '.':
+			if i > 0 && path[i-1] == '/' {
+				return true
+			}
+		}
+	}
+	return strings.HasSuffix(path, "/")
+}
+
+// resolve appends path decoded once, with slashes merged and dot segments
+// resolved. A path that ends in a slash or a dot segment keeps a final slash.
+// It fails on an invalid escape.
+func resolve(b []byte, path string) (resolved []byte, ok bool) {
+	start := 0 // where in b the segment being read starts, after its slash
+	for i := 0; i < len(path); {
+		c, n := unescape(path[i:])
+		if n == 0 {
+			return nil, false
+		}
+		i += n
+		if c == '/' {
+			b = endSegment(b, start)
+			b = append(b, '/')
+			start = len(b)
+			continue
+		}
+		b = append(b, c)
+	}
+	switch string(b[start:]) {
+	case ".", "..":
+		b = append(endSegment(b, start), '/')
+	}
+	return b, true
+}
+
+// endSegment drops the segment at the end of b when it is empty or ".", and
+// with its parent when it is "..", together with the slash in front of it.
+func endSegment(b []byte, start int) []byte {
+	if start == 0 {
+		return b[:0]
+	}
+	switch string(b[start:]) {
+	case "", ".":
+		return b[:start-1]
+	case "..":
+		b = b[:start-1]
+		return b[:max(bytes.LastIndexByte(b, '/'), 0)]
+	}
+	return b
+}
+
+// squeeze appends path with slashes merged and those at the end dropped.
+func squeeze(b []byte, path string) []byte {
+	for i := range len(path) {
+		if path[i] == '/' && i > 0 && path[i-1] == '/' {
+			continue
+		}
+		b = append(b, path[i])
+	}
+	return bytes.TrimSuffix(b, []byte("/"))
+}
+
+// queryService returns the discovery that one of the query's service parameters
+// asks for, or Other. Servers differ in which of several they take, so the one
+// that would do more wins.
+func queryService(query string) Kind {
+	found := Other
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		key, value, _ := strings.Cut(pair, "=")
+		switch {
+		case !decodesTo(key, "service"):
+		case decodesTo(value, ReceivePack):
+			return PushDiscovery
+		case decodesTo(value, UploadPack):
+			found = ReadDiscovery
+		}
+	}
+	return found
+}
+
+// decodesTo reports whether s, percent-decoded, is want, which contains none of
+// the characters + and blank.
+func decodesTo(s, want string) bool {
+	for i := range len(want) {
+		if s == "" {
+			return false
+		}
+		c, n := unescape(s)
+		if n == 0 || c != want[i] {
+			return false
+		}
+		s = s[n:]
+	}
+	return s == ""
+}

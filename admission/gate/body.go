@@ -1,0 +1,197 @@
+package gate
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/caddy-admission/gateway/admission"
+)
+
+// Bounds of the bodies that are read before a permit is taken. A stalled POST
+// would otherwise hold a place, and two git processes, for as long as it likes.
+const (
+	bodyMax         = 10 << 20 // one body; the rest streams while the permit is held
+	bodyAccountMax  = 64 << 20 // all bodies of a State
+	bodyCallerMax   = 4 << 20  // all bodies of a caller
+	bodyCallerCount = 16       // bodies of a caller at once
+	bodySmall       = 16 << 10 // passes even when the account is used up …
+	bodySmallCount  = 1024     // … this many at once
+	bodyIdle        = 10 * time.Second
+	bodyMinRate     = 4 << 10 // bytes per second, after bodyIdle
+	bodyStep        = 4 << 10
+)
+
+var (
+	errBodyCaller = errors.New("too many request bodies from this caller")
+	errBodyShared = errors.New("request body memory is used up")
+	errBodySlow   = errors.New("request body arrives too slowly")
+)
+
+// bodyAccount bounds the memory of buffered bodies. It grows by what arrived,
+// never by what was declared.
+//
+// mu protects all fields; it is never held across I/O.
+type bodyAccount struct {
+	mu      sync.Mutex
+	used    int64 // sum of all leases' bytes, without those of small ones
+	small   int   // leases that live from the reserve
+	callers map[admission.Key]*callerBodies
+}
+
+type callerBodies struct {
+	count int
+	bytes int64
+}
+
+func newBodyAccount() *bodyAccount {
+	return &bodyAccount{callers: make(map[admission.Key]*callerBodies)}
+}
+
+// bodyLease is one body's part of the account. close gives it back once.
+type bodyLease struct {
+	acct   *bodyAccount
+	caller admission.Key // 0: not a caller
+	bytes  int64
+	small  bool
+	closed bool
+}
+
+func (a *bodyAccount) open(caller admission.Key) (*bodyLease, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if caller != 0 {
+		c := a.callers[caller]
+		if c == nil {
+			c = &callerBodies{}
+			a.callers[caller] = c
+		}
+		if c.count >= bodyCallerCount {
+			return nil, errBodyCaller
+		}
+		c.count++
+	}
+	return &bodyLease{acct: a, caller: caller}, nil
+}
+
+// grow takes n more bytes. full says that this body may not grow further but
+// may go on without being buffered.
+func (l *bodyLease) grow(n int64) (full bool, err error) {
+	a := l.acct
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.callers[l.caller]
+	switch {
+	case l.bytes+n > bodyMax, c != nil && c.bytes+n > bodyCallerMax:
+		return true, nil
+	case l.small || a.used+n > bodyAccountMax:
+		if l.bytes+n > bodySmall || (!l.small && a.small >= bodySmallCount) {
+			return false, errBodyShared
+		}
+		if !l.small {
+			l.small = true
+			a.small++
+			a.used -= l.bytes
+		}
+	default:
+		a.used += n
+	}
+	l.bytes += n
+	if c != nil {
+		c.bytes += n
+	}
+	return false, nil
+}
+
+func (l *bodyLease) close() {
+	a := l.acct
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if l.closed {
+		return
+	}
+	l.closed = true
+	if l.small {
+		a.small--
+	} else {
+		a.used -= l.bytes
+	}
+	if c := a.callers[l.caller]; c != nil {
+		c.bytes -= l.bytes
+		if c.count--; c.count == 0 {
+			delete(a.callers, l.caller)
+		}
+	}
+}
+
+// body is a request body that was read before the permit.
+type body struct {
+	data     []byte
+	complete bool // data is all of it
+	lease    *bodyLease
+}
+
+// readBody reads r's body within the account and replaces r.Body by a copy
+// that yields the same bytes. The caller closes the lease of the result when
+// the request is over. On an error nothing is held.
+func (s *State) readBody(w http.ResponseWriter, r *http.Request, caller admission.Key) (*body, error) {
+	lease, err := s.bodies.open(caller)
+	if err != nil {
+		return nil, err
+	}
+	b := &body{lease: lease}
+	if err := b.fill(w, r); err != nil {
+		lease.close()
+		return nil, err
+	}
+	original := r.Body
+	var rd io.Reader = bytes.NewReader(b.data)
+	if !b.complete {
+		rd = io.MultiReader(rd, original)
+	}
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{rd, original}
+	return b, nil
+}
+
+func (b *body) fill(w http.ResponseWriter, r *http.Request) error {
+	rc := http.NewResponseController(w)
+	start := clock()
+	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
+	for {
+		if len(b.data) == cap(b.data) {
+			full, err := b.lease.grow(bodyStep)
+			if err != nil {
+				return err
+			}
+			if full {
+				return nil
+			}
+			b.data = append(b.data, make([]byte, bodyStep)...)[:len(b.data)]
+			b.data = b.data[: len(b.data) : len(b.data)+bodyStep]
+		}
+		_ = rc.SetReadDeadline(b.readBy(start))
+		n, err := r.Body.Read(b.data[len(b.data):cap(b.data)])
+		b.data = b.data[:len(b.data)+n]
+		switch {
+		case err == io.EOF:
+			b.complete = true
+			return nil
+		case err != nil && r.Context().Err() == nil && !clock().Before(b.readBy(start)):
+			return errBodySlow
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// readBy is when the next byte must be there: bodyIdle from the start, later
+// by what arrived at the minimum rate.
+func (b *body) readBy(start time.Time) time.Time {
+	return start.Add(bodyIdle + time.Duration(len(b.data))*time.Second/bodyMinRate)
+}

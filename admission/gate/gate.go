@@ -1,0 +1,390 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/caddy-admission/gateway/admission"
+	"github.com/caddy-admission/gateway/admission/classify"
+	"github.com/caddy-admission/gateway/admission/identity"
+)
+
+// Serve decides about r and either answers it or hands it to next. The error
+// is next's own: refusals are written here and return nil. A panic of next
+// passes through unchanged after the permit has ended.
+func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, next Next) error {
+	if g.ingress != nil {
+		if route, lookalike := g.ingress.match(r); lookalike {
+			g.refuseShape(w, r, &classify.Result{Refuse: http.StatusBadRequest, Why: "non-canonical spelling of a configured path"})
+			return nil
+		} else if route != nil {
+			return g.serveIngress(w, r, next, route)
+		}
+	}
+	facts := classifyFacts(r)
+	res := classify.Classify(g.opts.Profile, &facts)
+	switch {
+	case res.Refuse != 0:
+		g.refuseShape(w, r, &res)
+		return nil
+	case res.Kind == classify.Other:
+		return g.serveOther(w, r, next)
+	}
+	s := g.subject(r, res)
+	if res.Kind == classify.DumbHead && !g.state.Identity.DidAskRefs(s.caller, s.target, s.now) {
+		return g.serveOther(w, r, next)
+	}
+	forward(r, res.Path)
+	return g.serveGit(w, r, s, next)
+}
+
+// serveOther handles everything that is no git request and no configured path.
+// Without a cap on class other it hands the request on untouched.
+func (g *Gate) serveOther(w http.ResponseWriter, r *http.Request, next Next) error {
+	DecisionFrom(r.Context()).Class = admission.Other.String()
+	policy := g.state.Controller.Policy()
+	if !limited(&policy.Classes[admission.Other]) {
+		return next(w, r)
+	}
+	s := g.subject(r, classify.Result{})
+	s.class = admission.Other
+	permit, ok := g.admit(w, r, s)
+	if !ok {
+		return nil
+	}
+	return g.run(w, r, s, permit, nil, next)
+}
+
+// limited reports whether anything of p can refuse a request.
+func limited(p *admission.ClassPolicy) bool {
+	return p.Max != admission.Unlimited || p.Bucket.On() || p.Bytes.On() || p.CallerBucket.On() ||
+		p.CallerMax != [admission.NumScopes]int{}
+}
+
+// serveGit admits a git request and runs it.
+func (g *Gate) serveGit(w http.ResponseWriter, r *http.Request, s *subject, next Next) error {
+	d := DecisionFrom(r.Context())
+	d.Class, d.Repository = s.class.String(), s.result.Repository
+	var b *body
+	if buffersBody(s.result.Kind) && r.Body != nil && r.Body != http.NoBody {
+		var err error
+		if b, err = g.state.readBody(w, r, s.caller); err != nil {
+			g.refuseBody(w, r, s, err)
+			return nil
+		}
+		defer b.lease.close()
+	}
+	g.look(r, s, b)
+	if s.result.Kind == classify.DumbDiscovery || s.result.Kind == classify.ReadDiscovery {
+		g.state.Identity.AskedRefs(s.caller, s.target, s.now)
+	}
+	permit, ok := g.admit(w, r, s)
+	if !ok {
+		return nil
+	}
+	return g.run(w, r, s, permit, b, next)
+}
+
+// look reads from a buffered body what the decision needs: the operation of an
+// LFS batch, the shape of an upload-pack request, and whether a grant covers it.
+func (g *Gate) look(r *http.Request, s *subject, b *body) {
+	switch s.result.Kind {
+	case classify.LFSBatch:
+		s.target.Service = "lfs"
+		if b != nil && b.complete {
+			s.target.Service = lfsService(b.data)
+		}
+	case classify.ArchiveRPC:
+		s.shape = shapeArchive
+	case classify.ReadRPC:
+		if b != nil {
+			s.shape = shapeOf(b.data, r.Header.Get("Content-Encoding"), b.complete)
+		}
+	}
+	if step := stepOf(s.result.Kind, s.shape, r.ContentLength); step != stepNone {
+		s.resume = g.state.grants.use(g.grantKey(s), step, s.now)
+	}
+}
+
+// buffersBody reports whether the body of a request is read before its permit
+// is taken: the small ones. Pushes and objects stream.
+func buffersBody(k classify.Kind) bool {
+	switch k {
+	case classify.ReadRPC, classify.LFSBatch, classify.LFSLocks, classify.LFSVerify, classify.ArchiveRPC:
+		return true
+	}
+	return false
+}
+
+// admit asks for a permit and may wait for it. When there is none it has
+// answered the request.
+func (g *Gate) admit(w http.ResponseWriter, r *http.Request, s *subject) (admission.Permit, bool) {
+	req := g.request(r, s)
+	if c, ok := g.challenge(s); ok {
+		// The challenge cannot be shed: without a place at once it is answered
+		// from memory.
+		if permit, ref := g.state.Controller.TryAdmit(req); ref == nil || ref.Would {
+			return permit, true
+		}
+		g.replay(w, r, c)
+		return admission.Permit{}, false
+	}
+	permit, ref := g.state.Controller.Admit(r.Context(), req)
+	switch {
+	case ref == nil:
+		return permit, true
+	case ref.Would:
+		g.log(Event{Class: ref.Class, Reason: ref.Reason.String(), Retry: ref.RetryAfter, Would: true})
+		return permit, true
+	case ref.Reason == admission.ReasonGone:
+		d := DecisionFrom(r.Context())
+		d.Outcome, d.Reason = "gone", ref.Reason.String()
+		return permit, false
+	}
+	g.refuse(w, r, g.limitAnswer(ref, s.result.Kind))
+	return permit, false
+}
+
+func (g *Gate) log(e Event) {
+	if g.opts.Log != nil {
+		g.opts.Log(e)
+	}
+}
+
+// refuseBody answers a request whose body could not be read in time or within
+// the account.
+func (g *Gate) refuseBody(w http.ResponseWriter, r *http.Request, s *subject, err error) {
+	a := answer{class: s.class, lfs: isLFS(s.result.Kind)}
+	reason := admission.ReasonBodyBudget
+	switch {
+	case errors.Is(err, errBodyCaller):
+		a.status, a.retry = http.StatusTooManyRequests, 2*time.Second
+		a.text = "gateway: too many request bodies from you at once; try again in 2 s"
+	case errors.Is(err, errBodyShared):
+		a.status, a.retry = http.StatusServiceUnavailable, 5*time.Second
+		a.text = "gateway: too many request bodies at once; try again in 5 s"
+	case errors.Is(err, errBodySlow):
+		reason = admission.ReasonSlowBody
+		a.status, a.text = http.StatusRequestTimeout, "gateway: the request body arrives too slowly"
+		w.Header().Set("Connection", "close")
+	default:
+		DecisionFrom(r.Context()).Outcome = "gone"
+		w.Header().Set("Connection", "close")
+		w.WriteHeader(http.StatusBadRequest) // nobody is there to read it
+		return
+	}
+	if a.lfs && a.status == http.StatusServiceUnavailable {
+		a.status = http.StatusTooManyRequests
+	}
+	a.reason = reason.String()
+	g.state.Controller.CountRefusal(s.class, reason)
+	g.refuse(w, r, a)
+}
+
+// run holds permit while next serves r, and ends it exactly once.
+func (g *Gate) run(w http.ResponseWriter, r *http.Request, s *subject, permit admission.Permit, b *body, next Next) (err error) {
+	client, base := r.Context(), r.Context()
+	if s.abandonable(b) {
+		base = context.WithoutCancel(client)
+	}
+	ctx, dog := watch(base, w, g.limits(s.class))
+	x := &exchange{g: g, s: s, r: r, b: b, next: next, out: newWriter(w, dog), permit: permit}
+	x.prepare(dog)
+	if s.abandonable(b) {
+		defer x.abandonWith(client, dog)()
+	}
+	inner := r.WithContext(ctx)
+	if r.Body != nil && r.Body != http.NoBody {
+		inner.Body = &progressBody{ReadCloser: r.Body, dog: dog}
+	}
+	defer func() {
+		p := recover()
+		cause := x.finish(err, dog, p)
+		if p != nil {
+			panic(p)
+		}
+		if cause != nil && !x.out.started() {
+			err = nil
+			g.answerCut(w, r, s, cause)
+		}
+	}()
+	return next(x.out, inner)
+}
+
+// prepare wires the writer's moments.
+func (x *exchange) prepare(dog *watchdog) {
+	x.out.onBegin = x.grant
+	x.out.onStream = func() {
+		if !x.s.class.Git() && x.s.class != admission.LFS && x.permit.Move(admission.Stream) {
+			dog.endless()
+		}
+	}
+	if x.s.holdsAnswer() {
+		x.out.hold(x.judge)
+	}
+}
+
+// finish ends the permit with the outcome of the request and returns the
+// gate's own reason for ending it, if there was one.
+func (x *exchange) finish(err error, dog *watchdog, p any) (cause error) {
+	if dog.cut() == nil {
+		x.out.finish(p == nil)
+	}
+	cause = dog.stop()
+	outcome := outcomeOf(x.out, x.g.failed(err, x.out), cause, x.r.Context(), p)
+	end := func() { x.permit.End(outcome) }
+	if x.left != nil {
+		left, cut := x.g.state.abandoned.done(x.left)
+		if left {
+			outcome = admission.OutcomeAbandoned
+		}
+		if cut {
+			permit := x.permit
+			time.AfterFunc(cutHold, func() { permit.End(admission.OutcomeAbandoned) })
+			end = func() {}
+		}
+	}
+	end()
+	x.learn(outcome)
+	if d := DecisionFrom(x.r.Context()); d.Outcome == "" {
+		d.Outcome = outcome.String()
+	}
+	return cause
+}
+
+// limits are the times of a request of class c.
+func (g *Gate) limits(c admission.Class) limits {
+	d := g.state.Controller.Policy().Classes[c].Deadline
+	switch c {
+	case admission.Discovery, admission.Candidate:
+		return limits{first: d, stall: g.opts.Stall}
+	case admission.Other, admission.Stream:
+		return limits{hard: d}
+	}
+	return limits{hard: d, stall: g.opts.Stall}
+}
+
+// failed is the status that counts for the outcome.
+func (g *Gate) failed(err error, out *writer) int {
+	if err == nil {
+		return out.status
+	}
+	if s := g.opts.StatusOf(err); s != 0 {
+		return s
+	}
+	return http.StatusInternalServerError
+}
+
+// outcomeOf names how a request ended. The gate's own reasons win over the
+// client's, and the client's over the upstream's.
+func outcomeOf(out *writer, status int, cause error, client context.Context, p any) admission.Outcome {
+	switch {
+	case errors.Is(cause, errStalled):
+		return admission.OutcomeStalled
+	case cause != nil:
+		return admission.OutcomeDeadline
+	case client.Err() != nil:
+		return admission.OutcomeClientGone
+	case p != nil && p != http.ErrAbortHandler:
+		return admission.OutcomePanic
+	case p != nil, status >= 500, status == 0 && !out.hijacked:
+		return admission.OutcomeUpstreamFailed
+	case status >= 400:
+		return admission.OutcomeUpstreamRefused
+	}
+	return admission.OutcomeCompleted
+}
+
+// answerCut tells the client that the gate ended its request before the
+// upstream had answered.
+func (g *Gate) answerCut(w http.ResponseWriter, r *http.Request, s *subject, cause error) {
+	a := answer{status: http.StatusGatewayTimeout, class: s.class, reason: "deadline", text: "gateway: the server behind did not answer in time"}
+	if errors.Is(cause, errStalled) {
+		a.status, a.reason, a.text = http.StatusRequestTimeout, "stalled", "gateway: the connection made no progress"
+	}
+	a.lfs = isLFS(s.result.Kind)
+	w.Header().Set("Connection", "close")
+	g.refuse(w, r, a)
+}
+
+// holdsAnswer reports whether the start of the upstream's answer is judged
+// before the client sees it.
+func (s *subject) holdsAnswer() bool {
+	return s.askable() && (s.state == classify.Unproven || s.state == classify.NoCredential)
+}
+
+// exchange is one admitted request and what its answer teaches.
+type exchange struct {
+	g      *Gate
+	s      *subject
+	r      *http.Request
+	b      *body
+	next   Next
+	out    *writer
+	permit admission.Permit
+	left   *abandonment // nil: the client's leaving ends the request
+}
+
+// judge looks at the held answer of a request without proof: a bare one counts
+// as an answer, a credential's raises the question. When the answer is
+// complete, the permit ends before the client reads it.
+func (x *exchange) judge(complete bool) {
+	id, s := x.g.state.Identity, x.s
+	ok := accepted(s, x.out.status, x.out.header, x.out.held)
+	switch {
+	case s.state == classify.NoCredential && ok:
+		id.RecordBare(s.target, s.rest, identity.Accepted, s.now)
+	case s.state == classify.NoCredential && x.out.status == http.StatusUnauthorized:
+		id.RecordBare(s.target, s.rest, identity.Refused, s.now)
+		x.saveChallenge(complete)
+	case s.state == classify.Unproven && ok:
+		x.prove()
+	}
+	if complete && x.out.status != 0 {
+		x.permit.End(outcomeOf(x.out, x.out.status, nil, x.r.Context(), nil))
+	}
+}
+
+// prove asks the question unless its answer is known.
+func (x *exchange) prove() {
+	id, s := x.g.state.Identity, x.s
+	if s.result.Kind == classify.LFSBatch && (x.b == nil || !x.b.complete) {
+		return // the question must repeat the body
+	}
+	a := id.Ask(x.r.Context(), s.target, s.rest, clock, func(ctx context.Context) identity.Answer {
+		return x.g.ask(ctx, x.r, x.b, s, x.next)
+	})
+	if a == identity.Refused {
+		id.Prove(s.cred, s.group, s.target, clock())
+	}
+}
+
+// learn tells identity how a proven credential fared.
+func (x *exchange) learn(o admission.Outcome) {
+	if x.s.state != classify.Proven {
+		return
+	}
+	id, s := x.g.state.Identity, x.s
+	switch {
+	case x.out.status == http.StatusUnauthorized:
+		id.Denied(s.cred, s.group, s.target, clock())
+	case o == admission.OutcomeCompleted:
+		id.Opened(s.cred, s.group, s.target, clock())
+	}
+}
+
+// grant lets the caller finish what an accepted discovery request began. An
+// LFS transfer keeps the grant of the push around it alive.
+func (x *exchange) grant(status int) {
+	if status != http.StatusOK {
+		return
+	}
+	switch x.s.result.Kind {
+	case classify.ReadDiscovery, classify.PushDiscovery:
+		x.g.state.grants.give(x.g.grantKey(x.s), clock())
+	case classify.LFSBatch, classify.LFSObject, classify.LFSLocks, classify.LFSVerify:
+		x.g.state.grants.extend(x.g.grantKey(x.s), clock())
+	}
+}

@@ -1,0 +1,195 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// Causes of an end that the gate decided itself.
+var (
+	errDeadline = errors.New("class deadline passed")
+	errStalled  = errors.New("client made no progress")
+)
+
+// cutGrace is how much later than the context the write deadline fires, so that
+// a 504 still reaches the client.
+const cutGrace = 500 * time.Millisecond
+
+// watchdog ends one request that takes too long: by the class deadline, by a
+// deadline that counts to the upstream's first byte, or by a client that makes
+// no progress while the gate reads from it or writes to it. A context alone
+// does not end a stalled upload or an unread download, so the connection's
+// deadlines are set as well.
+//
+// mu protects all fields below it and is held for no I/O except setting
+// connection deadlines. Lock order: none is taken inside.
+type watchdog struct {
+	rc     *http.ResponseController
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	timer   *time.Timer
+	hardBy  time.Time // zero: none
+	firstBy time.Time // zero: none, or the first byte was seen
+	stall   time.Duration
+	busy    [2]time.Time // start of the client read and write in progress; zero: none
+	cause   error        // why it cut; nil: it did not
+	stopped bool
+}
+
+// limits are the times of one request; a zero duration is no limit.
+type limits struct {
+	hard  time.Duration // from now to the end
+	first time.Duration // from now to the upstream's first byte
+	stall time.Duration // client I/O without an end
+}
+
+// watch starts a watchdog for w. stop must be called before the handler
+// returns; after it the connection's deadlines are not touched any more.
+func watch(parent context.Context, w http.ResponseWriter, l limits) (context.Context, *watchdog) {
+	ctx, cancel := context.WithCancelCause(parent)
+	d := &watchdog{rc: http.NewResponseController(w), cancel: cancel, stall: l.stall}
+	now := clock()
+	if l.hard > 0 {
+		d.hardBy = now.Add(l.hard)
+	}
+	if l.first > 0 {
+		d.firstBy = now.Add(l.first)
+	}
+	d.mu.Lock()
+	d.armLocked(now)
+	d.mu.Unlock()
+	return ctx, d
+}
+
+// armLocked sets the timer to the next moment at which something can be due.
+// The caller holds mu.
+func (d *watchdog) armLocked(now time.Time) {
+	next := time.Time{}
+	earlier := func(t time.Time) {
+		if !t.IsZero() && (next.IsZero() || t.Before(next)) {
+			next = t
+		}
+	}
+	earlier(d.hardBy)
+	earlier(d.firstBy)
+	if d.stall > 0 {
+		earlier(now.Add(d.stall / 2))
+		for _, since := range d.busy {
+			if !since.IsZero() {
+				earlier(since.Add(d.stall))
+			}
+		}
+	}
+	if next.IsZero() {
+		return
+	}
+	if d.timer == nil {
+		d.timer = time.AfterFunc(next.Sub(now), d.check)
+		return
+	}
+	d.timer.Reset(next.Sub(now))
+}
+
+func (d *watchdog) check() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.stopped || d.cause != nil {
+		return
+	}
+	now := clock()
+	due := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
+	switch {
+	case due(d.hardBy), due(d.firstBy):
+		d.cutLocked(errDeadline, now)
+	case d.stalledLocked(now):
+		d.cutLocked(errStalled, now)
+	default:
+		d.armLocked(now)
+	}
+}
+
+// stalledLocked reports whether one read from or write to the client has been
+// going on for the whole stall limit. The caller holds mu.
+func (d *watchdog) stalledLocked(now time.Time) bool {
+	for _, since := range d.busy {
+		if d.stall > 0 && !since.IsZero() && now.Sub(since) >= d.stall {
+			return true
+		}
+	}
+	return false
+}
+
+// cutWith ends the request now, unless it is over.
+func (d *watchdog) cutWith(cause error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stopped && d.cause == nil {
+		d.cutLocked(cause, clock())
+	}
+}
+
+func (d *watchdog) cutLocked(cause error, now time.Time) {
+	d.cause = cause
+	d.cancel(cause)
+	_ = d.rc.SetReadDeadline(now)
+	_ = d.rc.SetWriteDeadline(now.Add(cutGrace))
+}
+
+// sawFirstByte ends the deadline to the upstream's first byte.
+func (d *watchdog) sawFirstByte() {
+	d.mu.Lock()
+	d.firstBy = time.Time{}
+	d.mu.Unlock()
+}
+
+// endless lifts the class deadline: the request became a stream.
+func (d *watchdog) endless() {
+	d.mu.Lock()
+	d.hardBy, d.firstBy, d.stall = time.Time{}, time.Time{}, 0
+	d.mu.Unlock()
+}
+
+// direction is one of the two ways in which a client makes progress.
+type direction uint8
+
+const (
+	reading direction = iota
+	writing
+)
+
+// begin and end bracket one read from or write to the client.
+func (d *watchdog) begin(dir direction) {
+	d.mu.Lock()
+	d.busy[dir] = clock()
+	d.mu.Unlock()
+}
+
+func (d *watchdog) end(dir direction) {
+	d.mu.Lock()
+	d.busy[dir] = time.Time{}
+	d.mu.Unlock()
+}
+
+// cut says why the watchdog ended the request, or nil.
+func (d *watchdog) cut() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.cause
+}
+
+// stop ends the watchdog and returns what cut returns. Taking mu waits for a
+// check that already runs.
+func (d *watchdog) stop() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stopped = true
+	if d.timer != nil {
+		d.timer.Stop()
+	}
+	d.cancel(nil)
+	return d.cause
+}

@@ -1,0 +1,96 @@
+package admission
+
+import "time"
+
+// HoldBounds are the upper bounds of the hold histogram's buckets, in seconds;
+// one more bucket holds everything above.
+var HoldBounds = [...]float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 21600}
+
+// Histogram counts hold times. Buckets are not cumulative; the last one is
+// everything above the last bound.
+type Histogram struct {
+	Buckets [len(HoldBounds) + 1]uint64
+	Count   uint64
+	Sum     float64 // seconds
+}
+
+func (h *Histogram) observe(ns int64) {
+	s := time.Duration(ns).Seconds()
+	i := 0
+	for i < len(HoldBounds) && s > HoldBounds[i] {
+		i++
+	}
+	h.Buckets[i]++
+	h.Count++
+	h.Sum += s
+}
+
+// Snapshot is the state of a controller at one moment.
+type Snapshot struct {
+	Total      int // what the git classes share in all
+	InUse      int // of it: held by all git classes, abandoned included
+	Rest       int // what no class has reserved
+	SharedUsed int // of the rest
+	Classes    [NumClasses]ClassSnapshot
+	// Decisions count what Admit, TryAdmit and Move decided and what
+	// CountRefusal was told, since the controller was made.
+	Decisions [NumClasses][NumDecisions]uint64
+	// Outcomes count how permits ended.
+	Outcomes [NumClasses][NumOutcomes]uint64
+	// Holds are the times from grant to End.
+	Holds   [NumClasses]Histogram
+	Callers CallersSnapshot
+	Permits int // live permits, those of dry run included
+	Closed  bool
+}
+
+// ClassSnapshot is the state of one class.
+type ClassSnapshot struct {
+	Class      Class
+	Reserve    int
+	Max        int // Unlimited = no bound
+	InUse      int // places held while the client is there
+	Abandoned  int // places held after the client left
+	SharedUsed int // places taken from the shared rest
+	Waiting    int
+	Beyond     int // granted in dry run outside every limit, in none of the above
+	DryRun     bool
+}
+
+// CallersSnapshot is the state of the caller table.
+type CallersSnapshot struct {
+	Tracked int
+	Max     int
+	Bytes   int // memory of the table
+}
+
+// Snapshot copies the state. It costs a few microseconds under the lock.
+func (c *Controller) Snapshot() Snapshot {
+	t := c.since(zeroTime)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.advance(t)
+	s := Snapshot{
+		Total: c.git.total, InUse: c.git.held, Rest: c.git.rest, SharedUsed: c.git.used,
+		Callers: CallersSnapshot{Tracked: c.callers.n, Max: c.callers.max, Bytes: c.callers.bytes()},
+		Permits: c.permits.live, Closed: c.closed,
+	}
+	for i := range c.classes {
+		cl := &c.classes[i]
+		s.Classes[i] = cl.snapshot()
+		s.Decisions[i], s.Outcomes[i], s.Holds[i] = cl.decisions, cl.outcomes, cl.holds
+	}
+	return s
+}
+
+func (cl *classState) snapshot() ClassSnapshot {
+	s := ClassSnapshot{
+		Class: cl.class, Reserve: cl.policy.Reserve, Max: cl.policy.Max,
+		InUse: cl.held - cl.abandoned, Abandoned: cl.abandoned, Beyond: cl.beyond,
+		Waiting: 0, DryRun: cl.policy.DryRun,
+	}
+	if cl.class.Git() {
+		s.SharedUsed = max(0, cl.held-cl.policy.Reserve)
+	}
+	return s
+}

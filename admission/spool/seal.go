@@ -1,0 +1,91 @@
+package spool
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+)
+
+// sealer encrypts what a delivery carries beside its body that is a
+// credential by itself, with AES-256-GCM under a random key of this spool.
+// The key lies in a file of its own (0600), so that a copy of the log, an
+// export or a listing holds no secret; who can read both files can read the
+// credentials. A lost key loses the sealed parts, never a body.
+type sealer struct{ aead cipher.AEAD }
+
+const keySize = 32
+
+func newSealer(key []byte) (*sealer, error) {
+	block, err := aes.NewCipher(key)
+	if err != nil {
+		return nil, err
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	return &sealer{aead}, nil
+}
+
+// openSealer reads the key file, making it when missing.
+func openSealer(d Disk, name string) (*sealer, error) {
+	text, err := readSmall(d, name, 1<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		var key [keySize]byte
+		if _, err := rand.Read(key[:]); err != nil {
+			return nil, err
+		}
+		if err := writeSmall(d, name, []byte(hex.EncodeToString(key[:])+"\n")); err != nil {
+			return nil, err
+		}
+		return newSealer(key[:])
+	}
+	if err != nil {
+		return nil, diskError("read key", err)
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
+	if err != nil || len(key) != keySize {
+		return nil, fmt.Errorf("spool: the key file does not hold %d bytes in hexadecimal", keySize)
+	}
+	return newSealer(key)
+}
+
+// seal binds the secrets to the body they came with.
+func (s *sealer) seal(what *secrets, digest []byte) ([]byte, error) {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, s.aead.NonceSize(), s.aead.NonceSize()+len(text)+s.aead.Overhead())
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, err
+	}
+	return s.aead.Seal(nonce, nonce, text, digest), nil
+}
+
+// open is the reverse of seal; nil secrets for nil sealed.
+func (s *sealer) open(sealed, digest []byte) (*secrets, error) {
+	what := &secrets{}
+	if len(sealed) == 0 {
+		return what, nil
+	}
+	n := s.aead.NonceSize()
+	if len(sealed) < n || len(digest) != sha256.Size {
+		return nil, ErrNoKey
+	}
+	text, err := s.aead.Open(nil, sealed[:n], sealed[n:], digest)
+	if err != nil {
+		return nil, ErrNoKey
+	}
+	if err := json.Unmarshal(text, what); err != nil {
+		return nil, ErrNoKey
+	}
+	return what, nil
+}
