@@ -46,7 +46,7 @@ func NewGit(tb testing.TB) *Git {
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_ASKPASS=", "SSH_ASKPASS=", "no_proxy=*",
 	}}
 	writeFile(tb, filepath.Join(home, ".gitconfig"),
-		"[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n[advice]\n\tdetachedHead = false\n", 0o644)
+		"[user]\n\tname = Test\n\temail = test@example.invalid\n[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n[safe]\n\tdirectory = *\n[advice]\n\tdetachedHead = false\n", 0o644)
 	return g
 }
 
@@ -150,3 +150,6 @@ func run(tb testing.TB, dir string, env []string, command string, args ...string
 	}
 	return string(out)
 }
+
+// Env is the environment the client's commands run in.
+func (g *Git) Env() []string { return append([]string(nil), g.env...) }

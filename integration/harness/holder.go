@@ -50,8 +50,8 @@ type Holder struct {
 	reader *bufio.Reader
 }
 
-// Hold sends an anonymous fetch from the loopback address source and returns without waiting for the answer.
-func Hold(tb testing.TB, source, addr, path, object string) *Holder {
+// Send sends a raw request from the loopback address source and returns without waiting for the answer.
+func Send(tb testing.TB, source, addr, request string) *Holder {
 	tb.Helper()
 	c, err := dialFrom(source, addr)
 	if err != nil {
@@ -59,10 +59,16 @@ func Hold(tb testing.TB, source, addr, path, object string) *Holder {
 	}
 	h := &Holder{conn: c, reader: bufio.NewReader(c)}
 	tb.Cleanup(h.Close)
-	if _, err := io.WriteString(c, FetchRequest(path, object)); err != nil {
+	if _, err := io.WriteString(c, request); err != nil {
 		tb.Fatal(err)
 	}
 	return h
+}
+
+// Hold sends an anonymous fetch from the loopback address source and returns without waiting for the answer.
+func Hold(tb testing.TB, source, addr, path, object string) *Holder {
+	tb.Helper()
+	return Send(tb, source, addr, FetchRequest(path, object))
 }
 
 // Answer reads the answer to its end and returns it with its body.

@@ -46,7 +46,7 @@ func (r *Repository) giveAway(tb testing.TB) {
 // Ref returns the object name of a branch, "" when there is no such branch.
 func (r *Repository) Ref(tb testing.TB, branch string) string {
 	tb.Helper()
-	res := NewGit(tb).Try(r.Path, "-c", "safe.directory=*", "rev-parse", "-q", "--verify", "refs/heads/"+branch)
+	res := NewGit(tb).Try(r.Path, "rev-parse", "-q", "--verify", "refs/heads/"+branch)
 	return strings.TrimSpace(res.Stdout)
 }
 
