@@ -143,14 +143,15 @@ func check(r Result, m method, t *target, f *Facts) Result {
 // checkRPC demands the content type git sends; git-http-backend compares it
 // byte for byte, other servers not at all.
 func checkRPC(r Result, f *Facts) Result {
-	want := "application/x-" + r.Service + "-request"
-	switch {
-	case len(f.ContentEncoding) > 0 && !isGzip(f.ContentEncoding):
+	if len(f.ContentEncoding) > 0 && !isGzip(f.ContentEncoding) {
 		return refuse(r.Kind, 415, whyEncoding)
-	case len(f.ContentType) == 1 && f.ContentType[0] == want:
+	}
+	switch {
+	case len(f.ContentType) != 1:
+	case f.ContentType[0] == kindTypes[r.Kind]:
 		return r
-	case r.Kind == ArchiveRPC && len(f.ContentType) == 1 && f.ContentType[0] == "application/x-git-upload-pack-request":
-		r.Canonical = false
+	case r.Kind == ArchiveRPC && f.ContentType[0] == kindTypes[ReadRPC]:
+		r.Canonical = false // some servers run it
 		return r
 	}
 	return refuse(r.Kind, 415, whyContentType)

@@ -56,7 +56,12 @@ var kindServices = [numKinds]string{
 	ArchiveRPC: UploadArchive,
 }
 
-func (k Kind) lfs() bool { return k >= LFSBatch && k <= LFSObject }
+// kindTypes holds the content type of each RPC (gitprotocol-http(5)).
+var kindTypes = [numKinds]string{
+	ReadRPC:    "application/x-git-upload-pack-request",
+	PushRPC:    "application/x-git-receive-pack-request",
+	ArchiveRPC: "application/x-git-upload-archive-request",
+}
 
 func (k Kind) dumb() bool { return k >= DumbDiscovery && k <= Dumb }
 

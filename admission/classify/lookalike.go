@@ -72,13 +72,14 @@ func endsLikeGit(path []byte) bool {
 		bytes.Contains(path, []byte("/gitlab-lfs/"))
 }
 
-// hasOtherReading reports whether servers can differ about path.
+// hasOtherReading reports whether servers can differ about path, or the grammar
+// refuses a character of it that some server takes.
 func hasOtherReading(path string) bool {
 	for i := range len(path) {
-		switch path[i] {
-		case '%', '#', '\n':
+		switch c := path[i]; {
+		case c == '%', c == '#', c == '\\', c <= ' ', c >= 0x7f:
 			return true
-		case '/', '.':
+		case c == '/', c == '.':
 			if i > 0 && path[i-1] == '/' {
 				return true
 			}
