@@ -3,7 +3,6 @@ package identity
 import (
 	"encoding/base64"
 	"net/http"
-	"testing"
 	"time"
 
 	"github.com/caddy-admission/gateway/admission"
@@ -33,7 +32,13 @@ func basic(user, password string) string {
 
 func header(lines ...string) http.Header { return http.Header{"Authorization": lines} }
 
-func (s *Store) parse(t testing.TB, line string) Credential {
+// failer is what *testing.T and *rapid.T have in common here.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+func (s *Store) parse(t failer, line string) Credential {
 	t.Helper()
 	c := s.Parse(header(line))
 	if !c.Usable() {
@@ -50,7 +55,7 @@ func small() *Store {
 	})
 }
 
-func checkSums(t testing.TB, s *Store) {
+func checkSums(t failer, s *Store) {
 	t.Helper()
 	v := s.Snapshot()
 	if sum := uint64(v.Secrets.Held) + v.ProofsDenied + v.ProofsDisplaced + v.ProofsExpired; sum != v.ProofsMade {

@@ -15,8 +15,8 @@ import (
 //   - header fields and query parameters whose name contains a word such as
 //     token, auth, user, cert, secret or session (the list is words below):
 //     PRIVATE-TOKEN, JOB-TOKEN, X-WEBAUTH-USER, X-Forwarded-User, private_token
-//     and the like. User-Agent and Sec-… are exempt. A query parameter whose
-//     name cannot be decoded counts as one;
+//     and the like. User-Agent and Sec-… are exempt. A name that cannot be
+//     decoded, or is longer than 256 bytes, counts as one;
 //   - a client certificate, verified or not, and user information in the URL;
 //   - Authorization itself where [Store.Parse] finds no scheme it knows or
 //     several lines, so that such a request never passes for a bare one.
@@ -51,12 +51,9 @@ func (s *Store) Rest(r *http.Request) Digest {
 		}
 	}
 	if query {
-		for pair := range parameters(r.URL.RawQuery) {
-			if restParameter(pair) {
-				x.frame(restQuery)
-				x.add(pair)
-			}
-		}
+		// All of it: which of two spellings counts is the upstream's choice.
+		x.frame(restQuery)
+		x.add(r.URL.RawQuery)
 	}
 	if user != nil {
 		x.frame(restUserinfo)
@@ -170,11 +167,26 @@ func restCertificate(r *http.Request) []byte {
 	return r.TLS.PeerCertificates[0].Raw
 }
 
+// maxName is the longest name that is searched; a longer one is a credential.
+const maxName = 256
+
+// byFirst holds words by their first letter, so that a search costs little
+// more than reading the name.
+var byFirst = func() (index [256][]string) {
+	for _, word := range words {
+		index[word[0]] = append(index[word[0]], word)
+	}
+	return index
+}()
+
 // hasWord looks for one of words, ignoring ASCII case. "_" is read as "-":
 // CGI and WSGI upstreams cannot tell them apart.
 func hasWord(name string) bool {
+	if len(name) > maxName {
+		return true
+	}
 	for i := range len(name) {
-		for _, word := range words {
+		for _, word := range byFirst[nameByte(name[i])] {
 			if hasPrefixFold(name[i:], word) {
 				return true
 			}
@@ -188,13 +200,16 @@ func hasPrefixFold(s, lower string) bool {
 		return false
 	}
 	for i := range len(lower) {
-		b := lowerByte(s[i])
-		if b == '_' {
-			b = '-'
-		}
-		if b != lower[i] {
+		if nameByte(s[i]) != lower[i] {
 			return false
 		}
 	}
 	return true
+}
+
+func nameByte(b byte) byte {
+	if b == '_' {
+		return '-'
+	}
+	return lowerByte(b)
 }

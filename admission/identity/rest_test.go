@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -63,6 +64,7 @@ func TestRestEverything(t *testing.T) {
 		"encoded name":            request(discovery + "&%74oken=1"),
 		"after a semicolon":       request(discovery + ";token=1"),
 		"name that is no name":    request(discovery + "&%zz=1"),
+		"endless name":            request(discovery, strings.Repeat("X", maxName+1), "1"),
 		"token first":             request("/team/app.git/info/refs?token=1&service=git-upload-pack&token=2"),
 		"PRIVATE-TOKEN":           request(discovery, "PRIVATE-TOKEN", "1"),
 		"JOB-TOKEN":               request(discovery, "JOB-TOKEN", "1"),
@@ -104,7 +106,7 @@ func TestRestStable(t *testing.T) {
 	fields := []string{"Cookie", "a=1", "Private-Token", "x", "X-Webauth-User", "u", "X-Forwarded-User", "v", "Job-Token", "w"}
 	want := s.Rest(request(discovery+"&token=1", fields...))
 	for range 100 {
-		r := request("/other.git/info/refs?service=git-receive-pack&token=1", fields...)
+		r := request("/other.git/info/refs?service=git-upload-pack&token=1", fields...)
 		r.Header.Set("Authorization", basic("u", "pw"))
 		r.Header.Set("User-Agent", "git/2.39.5")
 		if s.Rest(r) != want {

@@ -58,11 +58,12 @@ var defaultBounds = bounds{
 // Store is everything the gateway knows about credentials. It lives as long as
 // the process and survives a configuration reload; only the remembered groups
 // survive a restart, through [Store.ExportGroups]. Make one with [NewStore];
-// the zero value is not usable. Safe for concurrent use. At its bounds it
-// holds about 60 MB (TestMemory prints what an entry of each table costs).
+// the zero value is not usable. Safe for concurrent use. At its
+// bounds it holds about 100 MB (TestMemory prints what an entry of each table
+// costs); a thousand secrets take less than 1 MB.
 //
-// Every method that takes a time expects the present: tables order entries by
-// the time they were put.
+// Every method that takes a time expects the present. Times that differ by the
+// length of a request are harmless: tables order entries by when they were put.
 type Store struct {
 	epoch     time.Time
 	hashers   *hashers
@@ -92,7 +93,7 @@ func newStore(b bounds) *Store {
 func (s *Store) since(now time.Time) int64 { return int64(now.Sub(s.epoch)) }
 
 // Target is one service of one repository of one site. Service is
-// "git-upload-pack", "git-receive-pack", "git-upload-archive" or "lfs".
+// the name of a git service, or of one of LFS; this package only compares it.
 type Target struct {
 	Site       string
 	Repository string // canonical name, see classify.Result
