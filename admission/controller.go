@@ -2,6 +2,7 @@ package admission
 
 import (
 	"context"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -52,12 +53,18 @@ type Controller struct {
 	now    int64      // latest time seen, ns since base; never decreases
 	policy *Policy
 	closed bool
+	seq    int64 // of the last waiter
 
 	classes [NumClasses]classState
 	git     gitState
 	callers callerTable
 	permits permitSlab
-	retry   refusalCache
+
+	parkings map[parkKey]*parking
+	alarms   heap[*parking] // those that wait for a caller's bucket
+	nextAt   int64          // when tick is due; math.MaxInt64 = never
+	timer    *time.Timer    // nil until first needed
+	retry    refusalCache
 }
 
 // NewController returns a controller that applies p.
@@ -65,7 +72,7 @@ func NewController(p *Policy) *Controller { return NewControllerWith(p, Options{
 
 // NewControllerWith is NewController with options.
 func NewControllerWith(p *Policy, o Options) *Controller {
-	c := &Controller{clock: o.Clock, spread: o.Spread}
+	c := &Controller{clock: o.Clock, spread: o.Spread, nextAt: math.MaxInt64}
 	if c.spread == nil {
 		c.spread = rand.Float64
 	}
@@ -96,13 +103,6 @@ func (c *Controller) since(t time.Time) int64 {
 	return int64(time.Since(c.base))
 }
 
-// advance moves the controller's time to t unless it is already past it.
-func (c *Controller) advance(t int64) {
-	if t > c.now {
-		c.now = t
-	}
-}
-
 // Policy returns the policy in force.
 func (c *Controller) Policy() *Policy {
 	c.mu.Lock()
@@ -110,31 +110,89 @@ func (c *Controller) Policy() *Policy {
 	return c.policy
 }
 
+// advance moves the controller's time to t unless it is already past it.
+func (c *Controller) advance(t int64) { c.now = max(c.now, t) }
+
+// lock takes the mutex at time t, zero meaning now, and lets go whoever waited
+// for a time that has come.
+func (c *Controller) lock(t time.Time) {
+	now := c.since(t)
+	c.mu.Lock()
+	c.advance(now)
+	if c.now >= c.nextAt {
+		c.tick()
+	}
+}
+
 // Admit decides on r and waits where its class allows it, until ctx is done at
-// the latest. Exactly one of the results says admitted or refused, except in dry
-// run, where a valid permit comes with a Refusal that has Would set.
+// the latest. Either the permit is valid or the refusal is not nil, except in
+// dry run, where a valid permit may come with a Refusal that has Would set.
 //
-// When a grant and the end of ctx meet, the end of ctx wins: the permit is ended
-// and its place handed on, and the refusal is ReasonGone. When a grant and the
-// wait limit meet, the grant wins. It allocates only when it waits.
+// When a grant and the end of ctx meet, the end of ctx wins: the permit is ended,
+// its place and tokens are handed on, and the refusal is ReasonGone. When a grant
+// and the wait limit meet, the grant wins. It allocates only when it waits.
 func (c *Controller) Admit(ctx context.Context, r *Request) (Permit, *Refusal) {
-	return c.TryAdmit(r)
+	p, refusal, w, limit := c.begin(r, true)
+	if w == nil {
+		return p, refusal
+	}
+	return c.await(ctx, w, limit)
 }
 
 // TryAdmit decides on r at once: what could only wait is refused. It allocates
 // nothing.
 func (c *Controller) TryAdmit(r *Request) (Permit, *Refusal) {
-	t := c.since(r.Now)
-	c.mu.Lock()
+	p, refusal, _, _ := c.begin(r, false)
+	return p, refusal
+}
+
+// begin decides on r, or makes it wait and returns the waiter.
+func (c *Controller) begin(r *Request, wait bool) (Permit, *Refusal, *waiter, time.Duration) {
+	c.lock(r.Now)
 	defer c.mu.Unlock()
-	c.advance(t)
 	q := newClaim(r)
-	v := c.check(&q)
+	v := c.decide(&q)
 	if v.reason == ReasonNone {
 		c.count(q.class, DecisionAdmitted)
-		return c.take(&q), nil
+		return c.take(&q), nil, nil, 0
 	}
-	return c.refuse(&q, v)
+	p := &c.classes[q.class].policy
+	var victim *waiter
+	if wait {
+		var stop verdict
+		if stop, victim = c.mayWait(&q, v); stop.reason != ReasonNone {
+			v, wait = stop, false
+		}
+	}
+	if p.DryRun && v.reason != ReasonShutdown {
+		permit, refusal := c.dryRun(&q, v, wait)
+		return permit, refusal, nil, 0
+	}
+	if !wait {
+		return Permit{}, c.refuse(&q, v, v.reason, !v.reason.callerScope()), nil, 0
+	}
+	return Permit{}, nil, c.enqueue(&q, victim), p.WaitMax
+}
+
+// dryRun grants what v would stop, outside every limit, so that those who fit
+// are decided exactly as they would be otherwise.
+func (c *Controller) dryRun(q *claim, v verdict, wait bool) (Permit, *Refusal) {
+	p, rec := c.permits.add(c)
+	rec.class, rec.start, rec.beyond = q.class, c.now, true
+	rec.group, rec.keys, rec.unproven = q.group, q.keys, !q.proven
+	c.classes[q.class].beyond++
+	if wait {
+		c.count(q.class, DecisionWouldWait)
+		return p, nil
+	}
+	c.count(q.class, DecisionWouldRefuse)
+	return p, c.retry.get(q.class, v.reason, !v.reason.callerScope(), true, c.retryAfter(q, v))
+}
+
+// refuse counts and returns a refusal for reason; cause says what must free up.
+func (c *Controller) refuse(q *claim, cause verdict, reason Reason, shared bool) *Refusal {
+	c.count(q.class, DecisionRefused(reason))
+	return c.retry.get(q.class, reason, shared, false, c.retryAfter(q, cause))
 }
 
 // Apply puts p in force. Permits, waiters, bucket levels, remembered callers and
@@ -142,19 +200,24 @@ func (c *Controller) TryAdmit(r *Request) (Permit, *Refusal) {
 // controller that was shut down admits again. It costs time in proportion to
 // permits and waiters, and to remembered callers when a caller bucket changes.
 func (c *Controller) Apply(p *Policy) {
-	t := c.since(zeroTime)
-	c.mu.Lock()
+	c.lock(zeroTime)
 	defer c.mu.Unlock()
-	c.advance(t)
 	c.applyLocked(p)
 }
 
 // Shutdown refuses every waiter and all later requests with ReasonShutdown,
 // except in classes without bound. Permits go on until their End.
 func (c *Controller) Shutdown() {
-	c.mu.Lock()
+	c.lock(zeroTime)
 	defer c.mu.Unlock()
 	c.closed = true
+	for i := range c.classes {
+		for _, w := range c.classes[i].queue.all() {
+			c.leave(w)
+			c.answer(w, verdict{reason: ReasonShutdown}, true)
+		}
+	}
+	c.arm()
 }
 
 // CountRefusal counts a refusal that was decided outside the engine.
@@ -165,26 +228,3 @@ func (c *Controller) CountRefusal(class Class, reason Reason) {
 }
 
 func (c *Controller) count(class Class, d Decision) { c.classes[class].decisions[d]++ }
-
-// refuse answers a claim that does not fit: with a refusal, or in dry run with
-// a permit outside every limit beside it.
-func (c *Controller) refuse(q *claim, v verdict) (Permit, *Refusal) {
-	cl := &c.classes[q.class]
-	shared := !v.reason.callerScope()
-	seconds := c.spreadSeconds(c.estimate(q, cl, v))
-	if cl.policy.DryRun && v.reason != ReasonShutdown {
-		c.count(q.class, DecisionWouldRefuse)
-		return c.takeBeyond(q), c.retry.get(q.class, v.reason, shared, true, seconds)
-	}
-	c.count(q.class, DecisionRefused(v.reason))
-	return Permit{}, c.retry.get(q.class, v.reason, shared, false, seconds)
-}
-
-// takeBeyond grants a permit that counts against nothing.
-func (c *Controller) takeBeyond(q *claim) Permit {
-	p, rec := c.permits.add(c)
-	rec.class, rec.start, rec.beyond = q.class, c.now, true
-	rec.group, rec.keys, rec.unproven = q.group, q.keys, !q.proven
-	c.classes[q.class].beyond++
-	return p
-}

@@ -99,10 +99,8 @@ func (p Permit) End(o Outcome) {
 	if p.c == nil {
 		return
 	}
-	t := p.c.since(zeroTime)
-	p.c.mu.Lock()
+	p.c.lock(zeroTime)
 	defer p.c.mu.Unlock()
-	p.c.advance(t)
 	if rec := p.record(); rec != nil {
 		p.c.end(p, rec, o)
 	}
@@ -158,10 +156,8 @@ func (p Permit) GiveBackBytes(n int64) {
 	if p.c == nil || n <= 0 {
 		return
 	}
-	t := p.c.since(zeroTime)
-	p.c.mu.Lock()
+	p.c.lock(zeroTime)
 	defer p.c.mu.Unlock()
-	p.c.advance(t)
 	if rec := p.record(); rec != nil {
 		n = min(n, rec.bytes)
 		rec.bytes -= n
@@ -177,10 +173,8 @@ func (p Permit) Move(to Class) bool {
 	if p.c == nil || to >= NumClasses {
 		return false
 	}
-	t := p.c.since(zeroTime)
-	p.c.mu.Lock()
+	p.c.lock(zeroTime)
 	defer p.c.mu.Unlock()
-	p.c.advance(t)
 	rec := p.record()
 	if rec == nil || rec.abandoned || rec.class == to {
 		return false
@@ -190,27 +184,29 @@ func (p Permit) Move(to Class) bool {
 
 func (c *Controller) move(rec *permitRecord, to Class) bool {
 	q := claim{class: to, cont: true, proven: !rec.unproven, group: rec.group, keys: rec.keys}
-	if c.check(&q).reason != ReasonNone {
+	cl := &c.classes[to]
+	if cl.queue.ready.n() > 0 || c.check(&q).reason != ReasonNone {
 		return false
 	}
-	next, cl := *rec, &c.classes[to]
+	old := &c.classes[rec.class]
 	c.release(rec, OutcomeMoved)
 	c.lookUp(&q, cl)
-	next.class, next.start, next.bytes = to, c.now, 0
-	next.beyond, next.charged, next.counted, next.over = false, false, 0, 0
-	*rec = next
+	*rec = permitRecord{gen: rec.gen, live: true, class: to, unproven: rec.unproven, start: c.now, group: rec.group, keys: rec.keys}
 	c.occupy(cl, rec.unproven)
 	c.countCaller(&q, cl, rec)
 	c.count(to, DecisionAdmitted)
+	c.settleQueue(old)
 	return true
 }
 
 func (c *Controller) end(p Permit, rec *permitRecord, o Outcome) {
+	cl := &c.classes[rec.class]
 	c.release(rec, o)
 	c.permits.remove(p, rec)
+	c.settleQueue(cl)
 }
 
-// release gives back what rec holds in pools and caps and records the hold.
+// release records the end of a hold and gives back what it took.
 func (c *Controller) release(rec *permitRecord, o Outcome) {
 	cl := &c.classes[rec.class]
 	if o >= NumOutcomes {
@@ -218,6 +214,13 @@ func (c *Controller) release(rec *permitRecord, o Outcome) {
 	}
 	cl.outcomes[o]++
 	cl.observe(c.now - rec.start)
+	c.free(rec)
+}
+
+// free gives back what rec holds in pools and caps and wakes who is parked
+// behind it. The class must be pumped afterwards.
+func (c *Controller) free(rec *permitRecord) {
+	cl := &c.classes[rec.class]
 	if rec.beyond {
 		cl.beyond--
 		return
@@ -228,6 +231,9 @@ func (c *Controller) release(rec *permitRecord, o Outcome) {
 	c.vacate(cl, rec.unproven)
 	for m := rec.counted; m != 0; m &= m - 1 {
 		c.uncount(rec, cl, Scope(bits.TrailingZeros8(m)))
+	}
+	if cl.queue.n > 0 {
+		c.released(rec, cl)
 	}
 }
 

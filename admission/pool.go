@@ -24,6 +24,8 @@ type classState struct {
 	caller   callerBucket
 	overflow [NumScopes]callerEntry // shared by callers the table has no room for
 
+	queue queue
+
 	decisions [NumDecisions]uint64
 	outcomes  [NumOutcomes]uint64
 	holds     Histogram

@@ -54,8 +54,8 @@ func (c *Controller) spreadSeconds(ns float64) int {
 
 // holdEstimate is how long a permit of the class is held.
 func (cl *classState) holdEstimate() float64 {
-	if cl.meanHold > 0 {
-		return cl.meanHold
+	if cl.holds.Count > 0 {
+		return max(cl.meanHold, float64(time.Millisecond))
 	}
 	return guessedHold
 }
@@ -64,24 +64,51 @@ func (cl *classState) holdEstimate() float64 {
 func (cl *classState) observe(ns int64) {
 	ns = max(ns, 0)
 	cl.holds.observe(ns)
-	if cl.meanHold == 0 {
+	if cl.holds.Count == 1 {
 		cl.meanHold = float64(ns)
 		return
 	}
 	cl.meanHold += holdWeight * (float64(ns) - cl.meanHold)
 }
 
-// estimate is when what q lacks should be free, in ns.
-func (c *Controller) estimate(q *claim, cl *classState, v verdict) float64 {
-	if v.delay > 0 {
-		return float64(v.delay)
+// retryAfter is the whole seconds after which cause should be gone.
+func (c *Controller) retryAfter(q *claim, cause verdict) int {
+	return c.spreadSeconds(c.estimate(q, cause))
+}
+
+// estimate is the time in ns until what q lacks is free: until the token comes,
+// or until as many permits have ended as there are waiters ahead and one more,
+// at the rate at which permits that could help have been ending.
+func (c *Controller) estimate(q *claim, cause verdict) float64 {
+	if cause.delay > 0 {
+		return float64(cause.delay)
 	}
-	holders := cl.held
-	switch v.reason {
-	case ReasonCallerCap:
-		holders = cl.policy.CallerMax[v.scope]
+	cl := &c.classes[q.class]
+	ahead, rate := float64(cl.queue.n), float64(cl.held)/cl.holdEstimate()
+	switch cause.reason {
+	case ReasonCallerCap, ReasonCallerQueueFull, ReasonOverflow:
+		ahead, rate = 0, float64(max(1, cl.policy.CallerMax[cause.scope]))/cl.holdEstimate()
+		if pk := c.parkings[c.ownKey(q, cause.scope)]; pk != nil {
+			ahead = float64(pk.queued)
+		}
 	case ReasonTotalFull:
-		holders = c.git.held
+		rate = c.sharedRate()
+	case ReasonUnprovenFull:
+		rate = float64(cl.unproven) / cl.holdEstimate()
+	case ReasonNone, ReasonGone, ReasonShutdown:
+		return 0
 	}
-	return cl.holdEstimate() / float64(max(1, holders))
+	if rate <= 0 {
+		return guessedHold
+	}
+	return (ahead + 1) / rate
+}
+
+// sharedRate is how many places of the shared rest come free per ns.
+func (c *Controller) sharedRate() (rate float64) {
+	for i := Push; i.Git(); i++ {
+		cl := &c.classes[i]
+		rate += float64(max(0, cl.held-cl.policy.Reserve)) / cl.holdEstimate()
+	}
+	return rate
 }

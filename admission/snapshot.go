@@ -52,7 +52,7 @@ type ClassSnapshot struct {
 	InUse      int // places held while the client is there
 	Abandoned  int // places held after the client left
 	SharedUsed int // places taken from the shared rest
-	Waiting    int
+	Waiting    int // parked ones included
 	Beyond     int // granted in dry run outside every limit, in none of the above
 	DryRun     bool
 }
@@ -66,10 +66,8 @@ type CallersSnapshot struct {
 
 // Snapshot copies the state. It costs a few microseconds under the lock.
 func (c *Controller) Snapshot() Snapshot {
-	t := c.since(zeroTime)
-	c.mu.Lock()
+	c.lock(zeroTime)
 	defer c.mu.Unlock()
-	c.advance(t)
 	s := Snapshot{
 		Total: c.git.total, InUse: c.git.held, Rest: c.git.rest, SharedUsed: c.git.used,
 		Callers: CallersSnapshot{Tracked: c.callers.n, Max: c.callers.max, Bytes: c.callers.bytes()},
@@ -87,7 +85,7 @@ func (cl *classState) snapshot() ClassSnapshot {
 	s := ClassSnapshot{
 		Class: cl.class, Reserve: cl.policy.Reserve, Max: cl.policy.Max,
 		InUse: cl.held - cl.abandoned, Abandoned: cl.abandoned, Beyond: cl.beyond,
-		Waiting: 0, DryRun: cl.policy.DryRun,
+		Waiting: cl.queue.n, DryRun: cl.policy.DryRun,
 	}
 	if cl.class.Git() {
 		s.SharedUsed = max(0, cl.held-cl.policy.Reserve)
