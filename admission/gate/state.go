@@ -15,6 +15,7 @@ type State struct {
 	Controller *admission.Controller
 	Identity   *identity.Store
 	Keyer      admission.Keyer
+	Ingress    *IngressState
 
 	bodies *bodyAccount
 	grants *grants
@@ -26,8 +27,10 @@ type State struct {
 
 // NewState returns a State that enforces policy.
 func NewState(policy *admission.Policy) *State {
+	controller := admission.NewController(policy)
 	return &State{
-		Controller: admission.NewController(policy),
+		Controller: controller,
+		Ingress:    newIngressState(controller),
 		Identity:   identity.NewStore(),
 		Keyer:      admission.NewKeyer(),
 		bodies:     newBodyAccount(),

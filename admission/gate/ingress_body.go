@@ -1,0 +1,102 @@
+package gate
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+// How fast the body of a webhook or a logout must come.
+const (
+	hookFirstByte = time.Second
+	hookMinRate   = 64 << 10 // bytes a second after that
+	hookStep      = 4 << 10
+	hookGrown     = 1 << 20 // what must have arrived before the whole size is allocated
+)
+
+var errBodyTooLarge = errors.New("request body above its cap")
+
+// readHookBody reads all of r's body: the first byte within a second, then at
+// least 64 KiB a second, at most limit bytes whatever was declared. Memory
+// grows with what arrives; from 1 MiB on, the declared size or the limit is
+// allocated once. dog's end is honoured. arrived counts as it reads.
+func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit int64, arrived *atomic.Int64) ([]byte, error) {
+	rc := http.NewResponseController(w)
+	start, size := clock(), limit
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength)
+	}
+	buf := make([]byte, 0, min(size+1, hookStep))
+	defer func() {
+		if dog.cut() == nil {
+			_ = rc.SetReadDeadline(time.Time{})
+		}
+	}()
+	for {
+		if len(buf) == cap(buf) {
+			buf = grow(buf, size)
+		}
+		by := start.Add(hookFirstByte + time.Duration(len(buf))*time.Second/hookMinRate)
+		_ = rc.SetReadDeadline(by)
+		if cause := dog.cut(); cause != nil {
+			_ = rc.SetReadDeadline(clock()) // the watchdog's own may just have been overwritten
+			return nil, cause
+		}
+		n, err := r.Body.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		arrived.Store(int64(len(buf)))
+		switch {
+		case int64(len(buf)) > limit:
+			return nil, errBodyTooLarge
+		case err == io.EOF:
+			return buf, nil
+		case err != nil && dog.cut() != nil:
+			return nil, dog.cut()
+		case err != nil && r.Context().Err() == nil && !clock().Before(by):
+			return nil, errBodySlow
+		case err != nil:
+			return nil, err
+		case !clock().Before(by):
+			return nil, errBodySlow
+		}
+	}
+}
+
+// grow makes room for more. One byte beyond size lets a longer body be seen.
+func grow(buf []byte, size int64) []byte {
+	next := int64(cap(buf)) * 4
+	if next > hookGrown {
+		next = size + 1
+	}
+	next = max(min(next, size+1), int64(len(buf))+1)
+	bigger := make([]byte, len(buf), next)
+	copy(bigger, buf)
+	return bigger
+}
+
+// replayed returns r with the body that was read, as often as a transport asks
+// for it. Headers stay as they came, except Expect, which was answered.
+func replayed(r *http.Request, body []byte) *http.Request {
+	open := func() io.ReadCloser { return io.NopCloser(bytes.NewReader(body)) }
+	r.Body = open()
+	r.GetBody = func() (io.ReadCloser, error) { return open(), nil }
+	r.ContentLength, r.TransferEncoding = int64(len(body)), nil
+	if r.Header.Get("Expect") != "" {
+		r.Header = r.Header.Clone()
+		r.Header.Del("Expect")
+	}
+	return r
+}
+
+// queryValues parses a query, nil when it is malformed.
+func queryValues(raw string) url.Values {
+	q, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil
+	}
+	return q
+}

@@ -1,0 +1,261 @@
+package gate
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/caddy-admission/gateway/admission"
+)
+
+// loginState is what logins share. Guarded by IngressState.mu.
+type loginState struct {
+	starts  startLane
+	known   *admission.Bucket // callbacks that continue an admitted start
+	unknown *admission.Bucket // all others
+	held    int               // permits of unknown callbacks
+
+	states map[admission.Key]time.Time // digest of a state seen in a redirect → until when
+	order  []admission.Key             // oldest first; may hold used ones
+}
+
+// Bounds of remembered login states.
+const (
+	stateMax    = 10000
+	stateFor    = 10 * time.Minute
+	formMax     = 16 << 10 // body of a form_post callback that is looked into
+	maxStateLen = 4096
+)
+
+func newLoginState() loginState { return loginState{states: map[admission.Key]time.Time{}} }
+
+// sawState remembers the state of a redirect to an identity provider.
+func (s *IngressState) sawState(k admission.Key, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.login
+	l.states[k] = now.Add(stateFor)
+	l.order = append(l.order, k)
+	for len(l.order) > 0 && (len(l.order) > stateMax || now.After(l.states[l.order[0]])) {
+		delete(l.states, l.order[0])
+		l.order = l.order[1:]
+	}
+}
+
+// callbackTicket is the budget part of an admitted callback.
+type callbackTicket struct {
+	known bool
+	state admission.Key
+	until time.Time
+}
+
+// admitCallback takes a token of the budget that the callback's state belongs
+// to. A seen state is used up. Unknown callbacks hold at most half the pool.
+func (s *IngressState) admitCallback(p *admission.ClassPolicy, state admission.Key, now time.Time) (t callbackTicket, reason admission.Reason, retry time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.login
+	if l.known == nil {
+		l.known, l.unknown = admission.NewBucket(p.Bucket, now), admission.NewBucket(p.Bucket, now)
+	}
+	until, seen := l.states[state]
+	t = callbackTicket{known: seen && !now.After(until) && state != 0, state: state, until: until}
+	bucket := l.unknown
+	if t.known {
+		bucket = l.known
+	}
+	bucket.Apply(p.Bucket, now)
+	wait := bucket.Shortage(now, 1)
+	switch {
+	case p.DryRun:
+	case wait > 0:
+		return t, admission.ReasonClassBucket, retryAfter(wait)
+	case !t.known && p.Max != admission.Unlimited && l.held >= max(1, p.Max/2):
+		return t, admission.ReasonPoolFull, retryAfter(time.Second)
+	}
+	bucket.Take(now, 1)
+	if t.known {
+		delete(l.states, state)
+	} else {
+		l.held++
+	}
+	return t, admission.ReasonNone, 0
+}
+
+// endCallback gives a callback's share back; refused also its token and state.
+func (s *IngressState) endCallback(t callbackTicket, refused bool, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.login
+	bucket := l.unknown
+	if t.known {
+		bucket = l.known
+	} else {
+		l.held--
+	}
+	if refused {
+		bucket.GiveBack(now, 1)
+		if t.known {
+			l.states[t.state] = t.until
+		}
+	}
+}
+
+// serveLogin limits the start and the callback of a login, each with its own
+// pool and budget, and hands the request to next unchanged.
+func (g *Gate) serveLogin(w http.ResponseWriter, r *http.Request, next Next, ro *route) error {
+	if ro.class == admission.LoginStart || (ro.both && !isCallback(r)) {
+		return g.serveStart(w, r, next)
+	}
+	return g.serveCallback(w, r, next)
+}
+
+// isCallback tells the two apart on a shared path.
+func isCallback(r *http.Request) bool {
+	q := queryValues(r.URL.RawQuery)
+	return q.Has("state") && (q.Has("code") || q.Has("error"))
+}
+
+func (g *Gate) serveStart(w http.ResponseWriter, r *http.Request, next Next) error {
+	st, p := g.state.Ingress, &g.state.Controller.Policy().Classes[admission.LoginStart]
+	group, caller := g.callerKeys(r)
+	reason, retry := st.acquireStart(r.Context(), p, group, caller)
+	if reason != admission.ReasonNone {
+		g.state.Controller.CountRefusal(admission.LoginStart, reason)
+		g.refuseLogin(w, r, admission.LoginStart, reason, retry)
+		return nil
+	}
+	req := &admission.Request{Class: admission.LoginStart, Group: group, Continuation: true}
+	req.Keys[admission.ByAddress] = caller
+	permit, ref := g.state.Controller.Admit(r.Context(), req)
+	if ref != nil && !ref.Would {
+		st.giveBackStart()
+		g.refuseLogin(w, r, admission.LoginStart, ref.Reason, ref.RetryAfter)
+		return nil
+	}
+	return g.runLogin(w, r, next, admission.LoginStart, permit)
+}
+
+func (g *Gate) serveCallback(w http.ResponseWriter, r *http.Request, next Next) error {
+	st, p := g.state.Ingress, &g.state.Controller.Policy().Classes[admission.LoginCallback]
+	state, ok := g.callbackState(w, r)
+	if !ok {
+		g.answerIngress(w, r, ingressAnswer{status: http.StatusBadRequest, class: admission.LoginCallback,
+			reason: admission.ReasonSlowBody.String(), text: "gateway: the form arrives too slowly\n", broken: true})
+		return nil
+	}
+	t, reason, retry := st.admitCallback(p, state, clock())
+	if reason != admission.ReasonNone {
+		g.state.Controller.CountRefusal(admission.LoginCallback, reason)
+		g.refuseLogin(w, r, admission.LoginCallback, reason, retry)
+		return nil
+	}
+	group, caller := g.callerKeys(r)
+	req := &admission.Request{Class: admission.LoginCallback, Group: group, Continuation: true}
+	req.Keys[admission.ByAddress] = caller
+	permit, ref := g.state.Controller.Admit(r.Context(), req)
+	refused := ref != nil && !ref.Would
+	defer func() { st.endCallback(t, refused, clock()) }()
+	if refused {
+		g.refuseLogin(w, r, admission.LoginCallback, ref.Reason, ref.RetryAfter)
+		return nil
+	}
+	return g.runLogin(w, r, next, admission.LoginCallback, permit)
+}
+
+// callerKeys are the group and the caller of r. A proxy that may not name its
+// clients is a caller here: logins are limited behind it too.
+func (g *Gate) callerKeys(r *http.Request) (group, caller admission.Key) {
+	addr, _ := g.opts.ClientIP(r)
+	return g.state.Keyer.Group(addr), g.state.Keyer.AddrBits(addr, g.opts.IPv4Bits, g.opts.IPv6Bits)
+}
+
+// callbackState is the digest of the callback's state, 0 when there is none.
+// A small form (response_mode=form_post) is read and replayed. ok is false
+// when its body did not come.
+func (g *Gate) callbackState(w http.ResponseWriter, r *http.Request) (_ admission.Key, ok bool) {
+	values := queryValues(r.URL.RawQuery)["state"]
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	if r.Method == http.MethodPost && r.ContentLength > 0 && r.ContentLength <= formMax &&
+		strings.EqualFold(strings.TrimSpace(media), "application/x-www-form-urlencoded") {
+		_, dog := watch(r.Context(), w, limits{hard: 2 * time.Second})
+		defer dog.stop()
+		defer g.state.Ingress.enterReader(dog.cutWith, clock())()
+		var arrived atomic.Int64
+		body, err := readHookBody(w, r, dog, formMax, &arrived)
+		if err != nil {
+			return 0, false
+		}
+		replayed(r, body)
+		values = append(values, queryValues(string(body))["state"]...)
+	}
+	if len(values) != 1 || values[0] == "" || len(values[0]) > maxStateLen {
+		return 0, true
+	}
+	return g.stateKey(values[0]), true
+}
+
+func (g *Gate) stateKey(state string) admission.Key {
+	return g.state.Keyer.String(g.opts.Site + "\x00state\x00" + state)
+}
+
+// runLogin holds permit while next serves r and remembers the state of a
+// redirect.
+func (g *Gate) runLogin(w http.ResponseWriter, r *http.Request, next Next, class admission.Class, permit admission.Permit) (err error) {
+	ctx, dog := watch(r.Context(), w, limits{hard: g.state.Controller.Policy().Classes[class].Deadline, stall: g.opts.Stall})
+	out := newWriter(w, dog)
+	out.onBegin = func(status int) {
+		if status >= 300 && status < 400 {
+			if state := redirectState(out.Header().Get("Location")); state != "" {
+				g.state.Ingress.sawState(g.stateKey(state), clock())
+			}
+		}
+	}
+	defer func() {
+		p := recover()
+		cause := dog.stop()
+		outcome := outcomeOf(out, g.failed(err, out), cause, r.Context(), p)
+		permit.End(outcome)
+		d := DecisionFrom(r.Context())
+		d.Class, d.Outcome = class.String(), outcome.String()
+		if p != nil {
+			panic(p)
+		}
+		if cause != nil && !out.started() {
+			err = nil
+			g.answerIngress(w, r, ingressAnswer{status: http.StatusGatewayTimeout, class: class, reason: "deadline",
+				text: "gateway: the server behind did not answer in time\n", broken: true})
+		}
+	}()
+	return next(out, r.WithContext(ctx))
+}
+
+// redirectState is the state parameter of a redirect target.
+func redirectState(location string) string {
+	if location == "" || len(location) > 16<<10 || !strings.Contains(location, "state=") {
+		return ""
+	}
+	u, err := url.Parse(location)
+	if err != nil {
+		return ""
+	}
+	values := u.Query()["state"]
+	if len(values) != 1 || len(values[0]) > maxStateLen {
+		return ""
+	}
+	return values[0]
+}
+
+// refuseLogin answers a start or a callback that found no budget or place.
+func (g *Gate) refuseLogin(w http.ResponseWriter, r *http.Request, class admission.Class, reason admission.Reason, retry time.Duration) {
+	if reason == admission.ReasonGone {
+		d := DecisionFrom(r.Context())
+		d.Class, d.Outcome, d.Reason = class.String(), "gone", reason.String()
+		return
+	}
+	g.state.Ingress.counters.limit(class)
+	text := "gateway: too many logins at once; try again in a moment\n"
+	g.answerIngress(w, r, ingressAnswer{status: http.StatusServiceUnavailable, class: class, reason: reason.String(), text: text, retry: retry})
+}
