@@ -31,32 +31,31 @@ func readings(p Profile, m method, t *target) Kind {
 	if m == get || m == head {
 		service = queryService(t.query)
 	}
-	if service == Other && !t.odd && !hasOtherReading(t.path) {
-		return Other // the grammar has looked at the only reading
+	if !hasOtherReading(t.path) {
+		if service == Other && !t.odd {
+			return Other // the grammar has looked at the only reading
+		}
+		return reading(p, m, t.path, service)
 	}
 	var space [512]byte
 	path, ok := resolve(space[:0], t.path)
 	if !ok {
 		return Other // an invalid escape: every server answers 400
 	}
-	if k := reading(p, m, path, service); k != Other {
+	if k := readingOf(p, m, path, service); k != Other {
 		return k
 	}
 	if i := bytes.IndexByte(path, '\n'); i >= 0 {
-		if k := reading(p, m, path[:i], service); k != Other {
+		if k := readingOf(p, m, path[:i], service); k != Other {
 			return k
 		}
 	}
-	return reading(p, m, squeeze(space[:0], t.path), service)
+	return readingOf(p, m, squeeze(space[:0], t.path), service)
 }
 
-// reading judges one path as one server would see it. It allocates only for a
-// path that ends as git's do.
-func reading(p Profile, m method, path []byte, service Kind) Kind {
-	if !endsLikeGit(path) {
-		return Other
-	}
-	repo, k := tail(m, string(path))
+// reading judges one path as one server would see it.
+func reading(p Profile, m method, path string, service Kind) Kind {
+	repo, k := tail(m, path)
 	if k == DumbDiscovery {
 		k = service
 	}
@@ -66,10 +65,20 @@ func reading(p Profile, m method, path []byte, service Kind) Kind {
 	return k
 }
 
-func endsLikeGit(path []byte) bool {
-	return bytes.HasSuffix(path, []byte("/info/refs")) || bytes.HasSuffix(path, []byte("-pack")) ||
-		bytes.HasSuffix(path, []byte("-archive")) || bytes.Contains(path, []byte("/info/lfs/")) ||
-		bytes.Contains(path, []byte("/gitlab-lfs/"))
+// readingOf is reading of a path in a buffer. It allocates only for a path that
+// ends as git's do.
+func readingOf(p Profile, m method, path []byte, service Kind) Kind {
+	lfs := bytes.Contains(path, []byte("/info/lfs/")) || bytes.Contains(path, []byte("/gitlab-lfs/"))
+	switch {
+	case bytes.HasSuffix(path, []byte("/")):
+		return Other
+	case lfs:
+	case service != Other && bytes.HasSuffix(path, []byte("/info/refs")):
+	case m == post && (bytes.HasSuffix(path, []byte("-pack")) || bytes.HasSuffix(path, []byte("-archive"))):
+	default:
+		return Other
+	}
+	return reading(p, m, string(path), service)
 }
 
 // hasOtherReading reports whether servers can differ about path, or the grammar
@@ -143,22 +152,35 @@ func squeeze(b []byte, path string) []byte {
 
 // queryService returns the discovery that one of the query's service parameters
 // asks for, or Other. Servers differ in which of several they take, so the one
-// that would do more wins.
+// that would do more wins. git-http-backend ends a name at & as well as at = and
+// takes what follows for the value: service&git-receive-pack is one (seen with git 2.39).
 func queryService(query string) Kind {
-	found := Other
+	found, named := Other, false // named: the piece before this one was a bare "service"
 	for query != "" {
-		var pair string
-		pair, query, _ = strings.Cut(query, "&")
-		key, value, _ := strings.Cut(pair, "=")
-		switch {
-		case !decodesTo(key, "service"):
-		case decodesTo(value, ReceivePack):
-			return PushDiscovery
-		case decodesTo(value, UploadPack):
-			found = ReadDiscovery
+		var piece string
+		piece, query, _ = strings.Cut(query, "&")
+		if named {
+			found = max(found, serviceNamed(piece))
+		}
+		key, value, hasValue := strings.Cut(piece, "=")
+		named = !hasValue && decodesTo(key, "service")
+		if hasValue && decodesTo(key, "service") {
+			found = max(found, serviceNamed(value))
 		}
 	}
 	return found
+}
+
+// serviceNamed is the discovery of an escaped service name. PushDiscovery is
+// the greater of the two.
+func serviceNamed(value string) Kind {
+	switch {
+	case decodesTo(value, ReceivePack):
+		return PushDiscovery
+	case decodesTo(value, UploadPack):
+		return ReadDiscovery
+	}
+	return Other
 }
 
 // decodesTo reports whether s, percent-decoded, is want, which contains none of

@@ -10,8 +10,7 @@ type target struct {
 	odd         bool // cannot be normal: some server skipped or cut a part of it
 }
 
-// splitTarget fails for what is no path of this server: other schemes, "*",
-// the authority form.
+// splitTarget fails for what is no path: "*", the authority form, mailto:x.
 func splitTarget(s string) (t target, ok bool) {
 	if trimmed := strings.TrimLeft(s, " "); len(trimmed) != len(s) {
 		s, t.odd = trimmed, true // nginx skips blanks here
@@ -25,27 +24,38 @@ func splitTarget(s string) (t target, ok bool) {
 	return t, true
 }
 
-// cutAuthority reads scheme and authority of the absolute form.
+// cutAuthority reads scheme and authority of the absolute form. Servers take
+// any scheme; only http and https, with an authority, can be normal.
 func (t *target) cutAuthority(s string) (rest string, ok bool) {
-	if rest, ok = cutFold(s, "http://"); !ok {
-		if rest, ok = cutFold(s, "https://"); !ok {
-			return s, false
-		}
-	}
-	t.absolute, t.authority = true, rest
-	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
-		t.authority, rest = rest[:i], rest[i:]
-	} else {
-		rest = ""
-	}
-	return rest, true
-}
-
-func cutFold(s, prefix string) (rest string, ok bool) {
-	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
+	scheme, rest, found := strings.Cut(s, ":")
+	if !found || !isScheme(scheme) {
 		return s, false
 	}
-	return s[len(prefix):], true
+	hierarchical := false
+	if rest, hierarchical = strings.CutPrefix(rest, "//"); hierarchical {
+		t.absolute = true
+		end := strings.IndexAny(rest, "/?#")
+		if end < 0 {
+			end = len(rest)
+		}
+		t.authority, rest = rest[:end], rest[end:]
+	}
+	if !hierarchical || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		t.odd = true
+	}
+	return rest, hierarchical || strings.HasPrefix(rest, "/")
+}
+
+// isScheme reports whether s is a URI scheme (RFC 3986, section 3.1).
+func isScheme(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || (c < '0' || c > '9') && c != '+' && c != '-' && c != '.') {
+			return false
+		}
+	}
+	return s != ""
 }
 
 // misdirected reports whether an absolute-form target names another host than
