@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ func (t *Token) Expires() time.Time {
 }
 
 // Format keeps a token out of every formatted text.
-func (t *Token) String() string { return "[logout token]" }
+func (t *Token) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[logout token]") }
 
 // parseToken checks the compact serialisation and the JOSE header and reads
 // the claims.
