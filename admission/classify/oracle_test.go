@@ -213,7 +213,7 @@ func gitea(f *Facts) string {
 }
 
 var (
-	absolute        = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*`)
+	absolute        = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*:)*[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*`)
 	slashes         = regexp.MustCompile(`/+`)
 	belowRepository = regexp.MustCompile(`(?s)\.git/(.*)$`)
 	gitKeeps        = regexp.MustCompile(`^(modules|worktrees)/`)

@@ -111,7 +111,7 @@ var pieces = []string{
 	"/HEAD", "/objects/info/packs", "/info/lfs/objects/batch", "/info/lfs/locks", "/unlock", "/info/lfs/objects/" + oid,
 	"?", "&", "=", "service", "service=", "ser%76ice=", "git-receive-pack", "git-upload-pack", "git-upload-pac%6B", "+", "#", "%23",
 	"%0A", "\n", "%00", "%", "%zz", "%25", "%20", " ", "é", "%C3%A9", "%e9", "\xff", "x", "a%41", "~", "(", "!", "[", "|", "%7C",
-	"http://git.example.com", "https://git.example.com:443", "http://evil.example", "go-get=1", ";", ":80",
+	"http://git.example.com", "https://git.example.com:443", "http://evil.example", "x:", "foo://h", "go-get=1", ";", ":80",
 }
 
 var fuzzMethods = []string{"GET", "GET", "HEAD", "POST", "POST", "PUT", "get", "OPTIONS"}

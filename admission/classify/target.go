@@ -15,8 +15,8 @@ func splitTarget(s string) (t target, ok bool) {
 	if trimmed := strings.TrimLeft(s, " "); len(trimmed) != len(s) {
 		s, t.odd = trimmed, true // nginx skips blanks here
 	}
-	if !strings.HasPrefix(s, "/") {
-		if s, ok = t.cutAuthority(s); !ok {
+	for !strings.HasPrefix(s, "/") {
+		if s, ok = t.cutScheme(s); !ok {
 			return t, false
 		}
 	}
@@ -24,26 +24,27 @@ func splitTarget(s string) (t target, ok bool) {
 	return t, true
 }
 
-// cutAuthority reads scheme and authority of the absolute form. Servers take
-// any scheme; only http and https, with an authority, can be normal.
-func (t *target) cutAuthority(s string) (rest string, ok bool) {
+// cutScheme drops the scheme, and the authority if there is one. Servers take
+// any scheme, and net/http forwards what follows x: as a target of its own;
+// only http and https with an authority can be normal.
+func (t *target) cutScheme(s string) (rest string, ok bool) {
 	scheme, rest, found := strings.Cut(s, ":")
 	if !found || !isScheme(scheme) {
 		return s, false
 	}
-	hierarchical := false
-	if rest, hierarchical = strings.CutPrefix(rest, "//"); hierarchical {
-		t.absolute = true
-		end := strings.IndexAny(rest, "/?#")
-		if end < 0 {
-			end = len(rest)
-		}
-		t.authority, rest = rest[:end], rest[end:]
-	}
-	if !hierarchical || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+	after, hierarchical := strings.CutPrefix(rest, "//")
+	if !hierarchical {
 		t.odd = true
+		return rest, true
 	}
-	return rest, hierarchical || strings.HasPrefix(rest, "/")
+	t.odd = t.odd || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https")
+	t.absolute = true
+	end := strings.IndexAny(after, "/?#")
+	if end < 0 {
+		return after, false
+	}
+	t.authority = after[:end]
+	return after[end:], after[end] == '/'
 }
 
 // isScheme reports whether s is a URI scheme (RFC 3986, section 3.1).
