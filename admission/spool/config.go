@@ -211,10 +211,8 @@ func (c *HookConfig) Validate() error {
 	if c.Tries < 0 || c.Tries > 1000 {
 		bad("tries %d is not between 1 and 1000", c.Tries)
 	}
-	for what, d := range map[string]Duration{"fresh_wait": c.FreshWait, "timeout": c.Timeout, "try_for": c.TryFor} {
-		if d < 0 {
-			bad("%s %s is negative", what, time.Duration(d))
-		}
+	if c.FreshWait < 0 || c.Timeout < 0 || c.TryFor < 0 {
+		bad("fresh_wait, timeout and try_for must not be negative")
 	}
 	for code, v := range c.Status {
 		if !validStatusKey(code) || !v.valid() {

@@ -139,6 +139,7 @@ type state struct {
 	Last      string `json:"last,omitempty"` // how the last attempt ended, closed set
 	Dead      string `json:"dead,omitempty"` // why it is set aside, closed set; "" = due
 	DeadAt    int64  `json:"dead_at,omitempty"`
+	DueSince  int64  `json:"due_since,omitempty"` // when an operator made it due again
 }
 
 // secrets is the sealed part.

@@ -87,15 +87,15 @@ func (e *FormatError) Error() string {
 
 // Errors without detail.
 var (
-	ErrClosed    = errors.New("spool: closed")
-	ErrExpired   = errors.New("spool: the delivery's signed time would be over before a replay")
-	ErrTooLarge  = errors.New("spool: the delivery is larger than the spool accepts")
-	ErrNoHook    = errors.New("spool: no such hook is configured")
-	ErrBusy      = errors.New("spool: no attempt could be made in time")
-	ErrCorrupt   = errors.New("spool: the kept delivery does not match its checksum")
-	ErrNotFound  = errors.New("spool: no such delivery")
-	ErrNoKey     = errors.New("spool: the key that sealed this delivery's credentials is gone")
-	ErrCommitted = errors.New("spool: the delivery is being attempted right now")
+	ErrClosed      = errors.New("spool: closed")
+	ErrExpired     = errors.New("spool: the delivery's signed time would be over before a replay")
+	ErrTooLarge    = errors.New("spool: the delivery is larger than the spool accepts")
+	ErrNoHook      = errors.New("spool: no such hook is configured")
+	ErrBusy        = errors.New("spool: no attempt could be made in time")
+	ErrUnreachable = errors.New("spool: the receiver cannot be reached or did not answer")
+	ErrCorrupt     = errors.New("spool: the kept delivery does not match its checksum")
+	ErrNotFound    = errors.New("spool: no such delivery")
+	ErrNoKey       = errors.New("spool: the key that sealed this delivery's credentials is gone")
 )
 
 // Reason names why err refused a delivery, for metrics and the contract

@@ -1,7 +1,6 @@
 package spool
 
 import (
-	"crypto/rand"
 	"fmt"
 	"path/filepath"
 )
@@ -28,8 +27,11 @@ type segmentLog struct {
 	disk    Disk
 	dir     string
 	segSize int64
+	salt    salt
 
 	number uint64 // of the newest segment ever made
+	before uint64 // the newest segment that was left,
+	ended  int64  // and where its acknowledged data ends
 	active File   // nil: the next append makes a segment
 	seg    *segment
 	end    int64 // bytes of active that are written
@@ -43,8 +45,8 @@ type segmentLog struct {
 // append writes the records and, when any of them is waited for, makes all of
 // them durable. It either succeeds for all or reports one error for all. A
 // segment that saw an error is never written again: what it holds of this
-// call is cut off, and if even that fails it may still be found at the next
-// start, which a receiver sees as a delivery that was not acknowledged.
+// call is cut off, and the next segment's head says where it ended. Only when
+// both fail before the next start may a delivery be found that was refused.
 //
 // fresh is the segment that was begun, if one was.
 func (l *segmentLog) append(ws []*write, next uint64) (fresh *segment, err error) {
@@ -87,10 +89,7 @@ func (l *segmentLog) append(ws []*write, next uint64) (fresh *segment, err error
 
 // begin makes the next segment file.
 func (l *segmentLog) begin(next uint64) error {
-	h := segmentHead{version: formatVersion, number: l.number + 1, next: next}
-	if _, err := rand.Read(h.salt[:]); err != nil {
-		return err
-	}
+	h := segmentHead{version: formatVersion, number: l.number + 1, next: next, before: l.before, end: l.ended, salt: l.salt}
 	name := segmentName(l.dir, h.number)
 	f, err := l.disk.Create(name)
 	if err != nil {
@@ -154,6 +153,7 @@ func (l *segmentLog) finish() error {
 		return err
 	}
 	err := l.active.Close()
+	l.before, l.ended = l.seg.number, l.end
 	l.active, l.seg = nil, nil
 	return diskError("close", err)
 }
@@ -164,10 +164,13 @@ func (l *segmentLog) finish() error {
 func (l *segmentLog) abandon() {
 	if l.safe == 0 {
 		_ = l.active.Close()
-		_ = l.disk.Remove(l.seg.name)
+		if l.disk.Remove(l.seg.name) != nil {
+			l.before, l.ended = l.seg.number, segmentHeadSize
+		}
 	} else {
 		_ = l.active.Truncate(l.safe)
 		_ = l.active.Close()
+		l.before, l.ended = l.seg.number, l.safe
 	}
 	l.active, l.seg, l.dirty = nil, nil, false
 	l.lost, l.loose = append(l.lost, l.loose...), nil

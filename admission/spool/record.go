@@ -11,14 +11,14 @@ import (
 // records one after the other; a record is a head, its facts (JSON) and, for
 // a kept delivery, the body. All numbers are little endian.
 //
-// The sum of a record's head is keyed with the segment's random salt, so that
+// The sum of a record's head is keyed with the spool's random salt, so that
 // bytes inside a body can never be taken for a record when a damaged segment
 // is searched for the next sound one.
 const (
 	formatVersion = 1
 
 	segmentMagic    = "ADMSPOOL"
-	segmentHeadSize = 56 // magic 8, version 4, zero 4, number 8, next sequence 8, salt 16, sum 8
+	segmentHeadSize = 72 // magic 8, version 4, zero 4, number 8, next 8, before 8, its end 8, salt 16, sum 8
 
 	recordMagic    = 0x5ad170c4
 	recordHeadSize = 40 // magic 4, kind 1, zero 3, sequence 8, facts 4, body 4, two sums 8, sum 8
@@ -44,6 +44,8 @@ type segmentHead struct {
 	version int
 	number  uint64
 	next    uint64 // no sequence number from here on was used before this segment
+	before  uint64 // the segment before it,
+	end     int64  // and where that ended: what follows there was never acknowledged
 	salt    salt
 }
 
@@ -54,9 +56,11 @@ func (h *segmentHead) encode() []byte {
 	le.PutUint32(b[8:], uint32(h.version))
 	le.PutUint64(b[16:], h.number)
 	le.PutUint64(b[24:], h.next)
-	copy(b[32:], h.salt[:])
-	sum := sha256.Sum256(b[:48])
-	copy(b[48:], sum[:8])
+	le.PutUint64(b[32:], h.before)
+	le.PutUint64(b[40:], uint64(h.end))
+	copy(b[48:], h.salt[:])
+	sum := sha256.Sum256(b[:64])
+	copy(b[64:], sum[:8])
 	return b
 }
 
@@ -66,14 +70,16 @@ func decodeSegmentHead(b []byte) (h segmentHead, ok bool) {
 	if len(b) < segmentHeadSize || string(b[:8]) != segmentMagic {
 		return h, false
 	}
-	if sum := sha256.Sum256(b[:48]); !bytes.Equal(sum[:8], b[48:56]) {
+	if sum := sha256.Sum256(b[:64]); !bytes.Equal(sum[:8], b[64:72]) {
 		return h, false
 	}
 	le := binary.LittleEndian
 	h.version = int(le.Uint32(b[8:]))
 	h.number = le.Uint64(b[16:])
 	h.next = le.Uint64(b[24:])
-	copy(h.salt[:], b[32:])
+	h.before = le.Uint64(b[32:])
+	h.end = int64(le.Uint64(b[40:]))
+	copy(h.salt[:], b[48:])
 	return h, true
 }
 
