@@ -3,8 +3,13 @@
 // cannot drift apart.
 package adminapi
 
-// StatePath is where the admin endpoint serves [State].
-const StatePath = "/admission/state"
+import "github.com/caddy-admission/gateway/admission/identity"
+
+// Paths below the admin endpoint.
+const (
+	StatePath   = "/admission/state"   // GET: State
+	ExplainPath = "/admission/explain" // POST ExplainRequest: Explanation
+)
 
 // State is the answer of GET /admission/state: every pool of the running
 // process, by name. It is a copy; nothing in it changes after it was taken.
@@ -20,17 +25,19 @@ type Pool struct {
 	Total   Total            `json:"total"`
 	Classes map[string]Class `json:"classes"`
 	Callers Callers          `json:"callers"`
-	// Identity counts what the gateway knows about credentials; it holds no
-	// credential.
-	Identity Identity `json:"identity"`
-	// Shares is the counted inventory of permits, one line per class.
+	// Identity counts what the gateway knows about credentials and
+	// repositories; it holds nothing that names one.
+	Identity identity.Snapshot `json:"identity"`
+	Ingress  Ingress           `json:"ingress"`
+	// Shares is the counted inventory of permits, one line per class and one
+	// for the sums.
 	Shares []string `json:"shares"`
 }
 
 // Total is what the five git classes share, in permits.
 type Total struct {
 	Max      int `json:"max"`
-	InUse    int `json:"in_use"`
+	InUse    int `json:"in_use"` // abandoned ones included
 	Reserved int `json:"reserved"`
 	// Shared is what no class reserves, SharedUsed how much of it is taken.
 	Shared     int `json:"shared"`
@@ -41,18 +48,21 @@ type Total struct {
 // counts requests.
 type Class struct {
 	Reserve int `json:"reserve"`
-	// Max is 0 when the class is not limited.
+	// Max is -1 when the class is not limited.
 	Max int `json:"max"`
 	// InUse leaves out abandoned permits; limits count both.
 	InUse      int  `json:"in_use"`
 	Waiting    int  `json:"waiting"`
 	Abandoned  int  `json:"abandoned"`
 	SharedUsed int  `json:"shared_used"`
-	DryRun     bool `json:"dry_run,omitempty"`
-	// Decisions counts decisions since the pool was made; the names are a
-	// closed set ("admitted", "waited", "refused_pool_full", …).
-	Decisions map[string]int64 `json:"decisions"`
-	Hold      Hold             `json:"hold"`
+	DryRun     bool `json:"dry_run"`
+	// Beyond counts permits that dry run granted outside every limit.
+	Beyond int `json:"beyond"`
+	// Decisions and Outcomes count since the pool was made; the names are
+	// closed sets ("admitted", "refused_pool_full", …; "completed", …).
+	Decisions map[string]uint64 `json:"decisions"`
+	Outcomes  map[string]uint64 `json:"outcomes"`
+	Hold      Hold              `json:"hold"`
 }
 
 // Hold summarises how long permits of a class were held.
@@ -65,13 +75,17 @@ type Hold struct {
 type Callers struct {
 	Tracked int `json:"tracked"`
 	Max     int `json:"max"`
+	Bytes   int `json:"bytes"`
 }
 
-// Identity is what is known about credentials and repositories.
-type Identity struct {
-	Proofs             int              `json:"proofs"`
-	Questions          map[string]int64 `json:"questions"`
-	ChallengesReplayed int64            `json:"challenges_replayed"`
-	// Sizes are the fills of the bounded tables behind the proofs.
-	Sizes map[string]int `json:"sizes,omitempty"`
+// Ingress counts webhooks, logouts and logins since the pool was made. The
+// names in its maps are closed sets.
+type Ingress struct {
+	Webhooks     map[string]int64 `json:"webhooks"` // by outcome
+	Limited      map[string]int64 `json:"limited"`  // by class
+	Logouts      map[string]int64 `json:"logouts"`  // by outcome
+	Senders      int              `json:"senders"`  // known sender groups
+	Forgers      int              `json:"forgers"`  // groups that lately sent forged logouts
+	LoginStates  int              `json:"login_states"`
+	LoginWaiting int              `json:"login_waiting"`
 }

@@ -1,0 +1,104 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-admission/gateway/admission"
+	"github.com/caddy-admission/gateway/admission/gate"
+	"github.com/caddy-admission/gateway/internal/adminapi"
+)
+
+func init() {
+	caddy.RegisterModule(Admin{})
+}
+
+// Admin serves the live state on Caddy's admin endpoint. It holds nothing:
+// Caddy provisions it before the apps of its configuration, so everything is
+// looked up when a request comes.
+type Admin struct{}
+
+// CaddyModule implements caddy.Module.
+func (Admin) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "admin.api.admission", New: func() caddy.Module { return new(Admin) }}
+}
+
+// Routes implements caddy.AdminRouter.
+func (Admin) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{
+		{Pattern: adminapi.StatePath, Handler: caddy.AdminHandlerFunc(serveState)},
+	}
+}
+
+func serveState(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("allowed: GET")}
+	}
+	return writeJSON(w, currentState(process))
+}
+
+func writeJSON(w http.ResponseWriter, v any) error {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	return json.NewEncoder(w).Encode(v)
+}
+
+// currentState copies the state of every pool.
+func currentState(r *registry) adminapi.State {
+	out := adminapi.State{Pools: map[string]adminapi.Pool{}}
+	for _, pool := range r.list() {
+		policy := pool.state.Controller.Policy()
+		s := pool.state.Controller.Snapshot()
+		p := adminapi.Pool{
+			Active: pool.active,
+			Total: adminapi.Total{
+				Max: s.Total, InUse: s.InUse, Reserved: policy.Reserved(),
+				Shared: s.Rest, SharedUsed: s.SharedUsed,
+			},
+			Classes:  map[string]adminapi.Class{},
+			Callers:  adminapi.Callers{Tracked: s.Callers.Tracked, Max: s.Callers.Max, Bytes: s.Callers.Bytes},
+			Identity: pool.state.Identity.Snapshot(),
+			Ingress:  ingressState(pool.state.Ingress.Snapshot()),
+			Shares:   policy.Shares().Lines(),
+		}
+		for class := range admission.NumClasses {
+			p.Classes[class.String()] = classState(&s, class)
+		}
+		out.Pools[pool.name] = p
+	}
+	return out
+}
+
+func ingressState(s gate.IngressSnapshot) adminapi.Ingress {
+	return adminapi.Ingress{
+		Webhooks: s.Webhooks, Limited: s.Limited, Logouts: s.Logouts,
+		Senders: s.Senders, Forgers: s.Forgers, LoginStates: s.States, LoginWaiting: s.Waiting,
+	}
+}
+
+func classState(s *admission.Snapshot, class admission.Class) adminapi.Class {
+	c := s.Classes[class]
+	out := adminapi.Class{
+		Reserve: c.Reserve, Max: c.Max, InUse: c.InUse, Waiting: c.Waiting, Abandoned: c.Abandoned,
+		SharedUsed: c.SharedUsed, DryRun: c.DryRun, Beyond: c.Beyond,
+		Decisions: map[string]uint64{}, Outcomes: map[string]uint64{},
+		Hold: adminapi.Hold{Count: s.Holds[class].Count, Seconds: s.Holds[class].Sum},
+	}
+	for d := range admission.NumDecisions {
+		if n := s.Decisions[class][d]; n > 0 || d == admission.DecisionAdmitted {
+			out.Decisions[d.String()] = n
+		}
+	}
+	for o := range admission.NumOutcomes {
+		if n := s.Outcomes[class][o]; n > 0 || o == admission.OutcomeCompleted {
+			out.Outcomes[o.String()] = n
+		}
+	}
+	return out
+}
+
+// Interface guard.
+var _ caddy.AdminRouter = Admin{}

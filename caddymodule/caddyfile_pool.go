@@ -1,0 +1,204 @@
+package caddymodule
+
+import (
+	"strconv"
+
+	"github.com/caddy-admission/gateway/admission"
+)
+
+// maxNumber bounds what is read as a whole number; the engine knows the real
+// bound of each setting.
+const maxNumber = 1<<31 - 1
+
+// pool reads the directive's block. opened is false when there is none.
+func (r *reader) pool() (p *Pool, opened bool) {
+	p = &Pool{}
+	before := len(r.mistakes)
+	r.block("", with(ingressWords(p), map[string]word{
+		"total":            {read: func(l *line) { l.count(&p.Total, 1, maxNumber) }},
+		"wait":             {read: func(l *line) { l.onOff(&p.WaitOff) }},
+		"caller":           {read: func(l *line) { p.Caller = l.caller() }},
+		"forge":            {read: func(l *line) { l.one(&p.Forge, oneOf(profiles)) }},
+		"class":            {read: func(l *line) { l.class(p) }, repeat: true},
+		"allow_starvation": {read: func(l *line) { l.flag(&p.AllowStarvation) }},
+		"upstream_workers": {read: func(l *line) { l.count(&p.UpstreamWorkers, 1, maxNumber) }},
+		"callers_max":      {read: func(l *line) { l.count(&p.CallersMax, 1, maxNumber) }},
+		"refuse_status":    {read: func(l *line) { l.refuseStatus(p) }, repeat: true},
+		"dry_run":          {read: func(l *line) { l.flag(&p.DryRun) }},
+		"log_callers":      {read: func(l *line) { l.flag(&p.LogCallers) }},
+		"trusted_networks": {read: func(l *line) { l.list(&p.TrustedNetworks, "networks, for instance 10.1.0.0/16") }, repeat: true},
+	}))
+	return p, len(r.where) > 1 || len(r.mistakes) > before
+}
+
+// onOff reads "on" or "off" into a field that says off.
+func (l *line) onOff(off *bool) {
+	switch {
+	case !l.want(1, 1, "on or off"):
+	case l.args[0] == "off":
+		*off = true
+	case l.args[0] != "on":
+		l.wrong("on or off")
+	}
+}
+
+func (l *line) caller() *Caller {
+	const allowed = "<placeholder> [<IPv4 bits> [<IPv6 bits>]], for instance {client_ip} 32 64"
+	if !l.want(1, 3, allowed) {
+		return nil
+	}
+	c := &Caller{Key: l.args[0]}
+	for i, to := range []*int{&c.IPv4Bits, &c.IPv6Bits} {
+		if len(l.args) < i+2 {
+			break
+		}
+		n, err := strconv.Atoi(l.args[i+1])
+		if err != nil || n < 1 {
+			l.wrong(allowed)
+			return nil
+		}
+		*to = n
+	}
+	return c
+}
+
+func (l *line) refuseStatus(p *Pool) {
+	if !l.want(2, 2, "<class> 429|503") {
+		return
+	}
+	status, err := strconv.Atoi(l.args[1])
+	if err != nil {
+		l.wrong("<class> 429|503")
+		return
+	}
+	if p.RefuseStatus == nil {
+		p.RefuseStatus = map[string]int{}
+	}
+	l.where[join(l.path, l.args[0])] = l.at
+	p.RefuseStatus[l.args[0]] = status
+}
+
+// class reads
+//
+//	class <class> {
+//	    reserve      <n>
+//	    max          <n>
+//	    caller_max   <n> [<m>]
+//	    caller_max   <n> by <placeholder>
+//	    repo_max     <n>
+//	    wait         <n> <duration> | off
+//	    deadline     <duration> | none
+//	    bucket       <burst> <n>/s
+//	    bytes        <size> <size>/s
+//	    caller_bucket <burst> <n>/s
+//	    clones       <n>
+//	    dry_run
+//	}
+func (l *line) class(p *Pool) {
+	if !l.want(1, 1, "one class: "+classNames()) {
+		return
+	}
+	name := l.args[0]
+	l.path = join("class", name)
+	if first, twice := l.where[l.path]; twice {
+		l.add(l.at, problemf(l.path, "one block per class", "a second block (the first is at %s)", first))
+		return
+	}
+	l.where[l.path] = l.at
+	l.where[join("class", strconv.Quote(name))] = l.at // how the engine spells an unknown one
+	c := &admission.ClassConfig{}
+	if p.Classes == nil {
+		p.Classes = map[string]*admission.ClassConfig{}
+	}
+	p.Classes[name] = c // the engine reports an unknown class
+	l.block(l.path, map[string]word{
+		"reserve":       {read: func(l *line) { l.optionalCount(&c.Reserve, 0, maxNumber) }},
+		"max":           {read: func(l *line) { l.optionalCount(&c.Max, 0, maxNumber) }},
+		"caller_max":    {read: func(l *line) { l.callerMax(c) }, repeat: true},
+		"repo_max":      {read: func(l *line) { l.optionalCount(&c.RepoMax, 1, maxNumber) }},
+		"wait":          {read: func(l *line) { l.wait(c) }},
+		"deadline":      {read: func(l *line) { l.deadline(c) }},
+		"bucket":        {read: func(l *line) { l.bucket(&c.Bucket, false) }},
+		"bytes":         {read: func(l *line) { l.bucket(&c.Bytes, true) }},
+		"caller_bucket": {read: func(l *line) { l.bucket(&c.CallerBucket, false) }},
+		"clones":        {read: func(l *line) { l.clones(p, name) }},
+		"dry_run":       {read: func(l *line) { l.flag(&c.DryRun) }},
+	})
+}
+
+func (l *line) callerMax(c *admission.ClassConfig) {
+	const allowed = "<n> [<m>] once, or <n> by <placeholder>"
+	if len(l.args) == 3 && l.args[1] == "by" {
+		n, ok := parseCount(l.args[0], 1, maxNumber)
+		if !ok {
+			l.wrong(allowed)
+			return
+		}
+		c.CustomMax = append(c.CustomMax, admission.CustomMax{Max: n, By: l.args[2]})
+		return
+	}
+	if !l.want(1, 2, allowed) {
+		return
+	}
+	if c.CallerMax != nil {
+		l.wrong(allowed)
+		return
+	}
+	for i, to := range []**int{&c.CallerMax, &c.AddressMax} {
+		if i >= len(l.args) {
+			break
+		}
+		n, ok := parseCount(l.args[i], 1, maxNumber)
+		if !ok {
+			l.wrong(allowed)
+			return
+		}
+		*to = &n
+	}
+}
+
+func (l *line) wait(c *admission.ClassConfig) {
+	const allowed = "<n> <duration>, for instance 256 60s, or off"
+	if len(l.args) == 1 && l.args[0] == "off" {
+		c.Wait = &admission.WaitConfig{}
+		return
+	}
+	if !l.want(2, 2, allowed) {
+		return
+	}
+	n, ok1 := parseCount(l.args[0], 1, maxNumber)
+	d, ok2 := parseDuration(l.args[1])
+	if !ok1 || !ok2 || d == 0 {
+		l.wrong(allowed)
+		return
+	}
+	c.Wait = &admission.WaitConfig{Size: n, Max: admission.Duration(d)}
+}
+
+func (l *line) deadline(c *admission.ClassConfig) {
+	const allowed = "a duration, for instance 10s or 2h, or none"
+	if !l.want(1, 1, allowed) {
+		return
+	}
+	d, ok := parseDuration(l.args[0])
+	if l.args[0] == "none" {
+		d, ok = 0, true
+	}
+	if !ok || (d == 0 && l.args[0] != "none") {
+		l.wrong(allowed)
+		return
+	}
+	out := admission.Duration(d)
+	c.Deadline = &out
+}
+
+func (l *line) clones(p *Pool, class string) {
+	n := 0
+	l.count(&n, 1, maxNumber)
+	if n > 0 {
+		if p.Clones == nil {
+			p.Clones = map[string]int{}
+		}
+		p.Clones[class] = n
+	}
+}

@@ -1,0 +1,161 @@
+package caddymodule
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/caddy-admission/gateway/admission"
+	"github.com/caddy-admission/gateway/admission/gate"
+)
+
+// generation is the identity of one loaded configuration.
+type generation struct{}
+
+// registry holds the state of every named pool for the life of the process,
+// so that permits, budgets, proofs and counters outlive the configuration that
+// made them.
+//
+// A pool has references, one per generation that names it, and a stack of live
+// generations, which are those that were started and not stopped. The policy
+// in force is that of the newest live generation. A pool without references
+// goes away as soon as it is seen with nothing in flight; nothing runs in the
+// background for that.
+//
+// The number of pools is bounded by the names in the loaded configurations and
+// those that still have requests in flight.
+//
+// mu protects everything below it. Lock order: registry, then a pool's
+// controller. It is never held while a request waits.
+type registry struct {
+	mu    sync.Mutex
+	pools map[string]*entry
+}
+
+type entry struct {
+	state *gate.State
+	refs  map[*generation]struct{}
+	live  []liveGeneration // oldest first
+}
+
+type liveGeneration struct {
+	gen    *generation
+	policy *admission.Policy
+}
+
+// process is the registry of this process.
+var process = newRegistry()
+
+func newRegistry() *registry { return &registry{pools: map[string]*entry{}} }
+
+// acquire returns the state of a pool and refers to it for gen. When the state
+// does not exist it is made with policy; an existing one keeps the policy in
+// force. Calling it again for the same generation changes nothing.
+func (r *registry) acquire(gen *generation, name string, policy *admission.Policy) *gate.State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweepLocked()
+	e := r.pools[name]
+	if e == nil {
+		e = &entry{state: gate.NewState(policy), refs: map[*generation]struct{}{}}
+		r.pools[name] = e
+	}
+	e.refs[gen] = struct{}{}
+	return e.state
+}
+
+// start makes gen the newest live generation of the pools it acquired and puts
+// its policies in force.
+func (r *registry) start(gen *generation, policies map[string]*admission.Policy) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, policy := range policies {
+		e := r.pools[name]
+		if e == nil {
+			continue // not acquired: nothing to limit
+		}
+		e.live = append(e.live, liveGeneration{gen, policy})
+		e.state.Controller.Apply(policy)
+	}
+}
+
+// stop takes gen off the stacks. Where it was the newest, the limits go back to
+// those of the generation before it; where it was the only one they stay, for
+// the requests still in flight.
+func (r *registry) stop(gen *generation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.pools {
+		n := len(e.live)
+		wasNewest := n > 0 && e.live[n-1].gen == gen
+		e.live = slices.DeleteFunc(e.live, func(l liveGeneration) bool { return l.gen == gen })
+		if wasNewest && len(e.live) > 0 {
+			e.state.Controller.Apply(e.live[len(e.live)-1].policy)
+		}
+	}
+}
+
+// release drops the references of gen. Permits of its requests stay valid.
+func (r *registry) release(gen *generation) {
+	r.stop(gen)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.pools {
+		delete(e.refs, gen)
+	}
+	r.sweepLocked()
+}
+
+// shutdown refuses everything that waits in the pools of gen.
+func (r *registry) shutdown(gen *generation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range r.pools {
+		if _, ok := e.refs[gen]; ok {
+			e.state.Controller.Shutdown()
+		}
+	}
+}
+
+// namedState is one pool as list returns it.
+type namedState struct {
+	name   string
+	state  *gate.State
+	active bool
+}
+
+// list returns the pools in the order of their names.
+func (r *registry) list() []namedState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sweepLocked()
+	out := make([]namedState, 0, len(r.pools))
+	for _, name := range slices.Sorted(maps.Keys(r.pools)) {
+		e := r.pools[name]
+		out = append(out, namedState{name: name, state: e.state, active: len(e.live) > 0})
+	}
+	return out
+}
+
+// sweepLocked drops pools that nobody names and that hold nothing.
+func (r *registry) sweepLocked() {
+	for name, e := range r.pools {
+		if len(e.refs) == 0 && idle(e.state) {
+			delete(r.pools, name)
+		}
+	}
+}
+
+// idle reports whether a pool holds no permit and nobody waits.
+func idle(s *gate.State) bool {
+	v := s.Controller.Snapshot()
+	if v.Permits > 0 {
+		return false
+	}
+	for _, c := range v.Classes {
+		if c.Waiting > 0 {
+			return false
+		}
+	}
+	return true
+}
