@@ -55,7 +55,7 @@ const (
 // TestRefusedDiscoveryIsShown lets real git meet a refusal on its first request: git shows the text, with 503 for what is
 // shared and 429 for the caller's own cap, and the credential helper is asked for nothing.
 func TestRefusedDiscoveryIsShown(t *testing.T) {
-	s := newRefusing(t, "class discovery {\n reserve 2\n max 2\n caller_max 1\n}")
+	s := newRefusing(t, "class discovery {\n reserve 2\n max 2\n caller_max 1\n deadline 5m\n}")
 	s.apache.Repository(t, "private.git")
 	refused := func(t *testing.T, status string) {
 		t.Helper()
@@ -84,7 +84,7 @@ func TestRefusedDiscoveryIsShown(t *testing.T) {
 
 // TestRefusedPushKeepsTheCredential refuses the request of a real push that carries the password: git must not erase it.
 func TestRefusedPushKeepsTheCredential(t *testing.T) {
-	s := newRefusing(t, "class candidate {\n reserve 1\n max 1\n}")
+	s := newRefusing(t, "class candidate {\n reserve 1\n max 1\n deadline 5m\n}")
 	repo := s.apache.Repository(t, "public.git")
 	s.keep(t, 1, 0, "GET", "/git/unknown.git"+receiveRefs, basicHeader("mallory", "guess"))
 
@@ -107,7 +107,7 @@ func TestRefusedPushKeepsTheCredential(t *testing.T) {
 
 // TestRefusedLFS wants what git-lfs honours: 429 with Retry-After and a JSON message, whatever was full.
 func TestRefusedLFS(t *testing.T) {
-	s := newRefusing(t, "class candidate {\n reserve 1\n max 1\n}\nclass anonymous {\n max 1\n}")
+	s := newRefusing(t, "class candidate {\n reserve 1\n max 1\n deadline 5m\n}\nclass anonymous {\n max 1\n}")
 	slow := s.apache.Repository(t, "slow.git")
 	s.keep(t, 1, 0, "GET", "/git/unknown.git"+receiveRefs, basicHeader("mallory", "guess"))
 	s.occupy(t, slow, 2, 1)
@@ -132,7 +132,7 @@ func TestRefusedLFS(t *testing.T) {
 // TestChallengeIsReplayed fills the discovery class: a repository that asked for a password in the last minute still does,
 // from the gateway's memory; one that carries a password is not answered from it.
 func TestChallengeIsReplayed(t *testing.T) {
-	s := newRefusing(t, "class discovery {\n reserve 1\n max 1\n}")
+	s := newRefusing(t, "class discovery {\n reserve 1\n max 1\n deadline 5m\n}")
 	repo := s.apache.Repository(t, "private.git")
 	want, _ := harness.Ask(t, harness.Loopback(1), s.addr, request("GET", path(repo)+receiveRefs))
 	if want.StatusCode != http.StatusUnauthorized {
@@ -160,7 +160,7 @@ func TestChallengeIsReplayed(t *testing.T) {
 // TestRefusalIsNever401 fills every git class and sends each kind of git request with credentials of many forms: what the
 // gateway answers itself is never 401, which would make git erase the password.
 func TestRefusalIsNever401(t *testing.T) {
-	s := newRefusing(t, "total 5")
+	s := newRefusing(t, "total 5\nclass discovery {\n deadline 5m\n}\nclass candidate {\n deadline 5m\n}")
 	slow := s.apache.Repository(t, "private-slow.git")
 	other := "/git/unknown.git"
 	s.keep(t, 1, 0, "GET", other+uploadRefs)

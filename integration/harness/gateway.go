@@ -55,12 +55,18 @@ func newGateway(tb testing.TB) *Gateway {
 // Start starts the binary again, after Stop or Kill, with the same directory and the configuration c.
 func (g *Gateway) Start(tb testing.TB, c Config) {
 	tb.Helper()
+	g.StartFile(tb, g.Caddyfile(c), c.Env)
+}
+
+// StartFile is like Start with a whole Caddyfile, whose global options must contain those of [Gateway.Options].
+func (g *Gateway) StartFile(tb testing.TB, caddyfile string, env []string) {
+	tb.Helper()
 	path := filepath.Join(g.Dir, "Caddyfile")
-	writeFile(tb, path, g.Caddyfile(c), 0o644)
+	WriteFile(tb, path, caddyfile)
 	os.Remove(g.Socket)
 	cmd := exec.Command(Binary(tb), "run", "--adapter", "caddyfile", "--config", path)
 	cmd.Dir = g.Dir
-	cmd.Env = append(g.environment(), c.Env...)
+	cmd.Env = append(g.environment(), env...)
 	g.Process = startProcess(tb, "gateway", cmd)
 	process := g.Process
 	tb.Cleanup(func() { process.checkOutput(tb) })
@@ -72,17 +78,13 @@ func (g *Gateway) Start(tb testing.TB, c Config) {
 
 // Caddyfile returns the whole configuration, with the global options the harness needs.
 func (g *Gateway) Caddyfile(c Config) string {
-	return fmt.Sprintf(`{
-	admin unix/%s
-	auto_https off
-	default_bind 127.0.0.1
-	persist_config off
-	skip_install_trust
-	storage file_system %s
-%s
+	return "{\n" + g.Options() + "\n\tauto_https off\n" + c.Global + "\n}\n" + c.Sites + "\n"
 }
-%s
-`, g.Socket, filepath.Join(g.Dir, "data"), c.Global, c.Sites)
+
+// Options returns the lines of the global options block that keep a gateway to itself.
+func (g *Gateway) Options() string {
+	return fmt.Sprintf("\tadmin unix/%s\n\tdefault_bind 127.0.0.1\n\tpersist_config off\n\tskip_install_trust\n\tstorage file_system %s",
+		g.Socket, filepath.Join(g.Dir, "data"))
 }
 
 func (g *Gateway) environment() []string {

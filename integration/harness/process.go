@@ -135,3 +135,9 @@ func writeFile(tb testing.TB, path, content string, mode os.FileMode) {
 		tb.Fatal(err)
 	}
 }
+
+// WriteFile writes a file that every user may read, and fails the test when it cannot.
+func WriteFile(tb testing.TB, path, content string) {
+	tb.Helper()
+	writeFile(tb, path, content, 0o644)
+}
