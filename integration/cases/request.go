@@ -177,7 +177,7 @@ func (b *builder) origin() error {
 
 // flow is the client address that the request stands for.
 func (w *wire) flow() string {
-	if v, ok := w.headers.Get("X-Forwarded-For"); ok {
+	if v, ok := w.headers.Get("X-Forwarded-For"); ok && (w.peer == "" || w.peer == "127.0.0.1") {
 		parts := strings.Split(v, ",")
 		return strings.TrimSpace(parts[len(parts)-1])
 	}

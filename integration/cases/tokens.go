@@ -18,7 +18,6 @@ import (
 // tokens expands {{…}} in the texts of one case. Safe for concurrent use.
 type tokens struct {
 	gateway string // host:port
-	idp     *idp
 
 	mu      sync.Mutex
 	secrets map[string]string
@@ -26,7 +25,7 @@ type tokens struct {
 }
 
 func newTokens(gateway string) *tokens {
-	return &tokens{gateway: gateway, idp: testIDP(), secrets: map[string]string{}}
+	return &tokens{gateway: gateway, secrets: map[string]string{}}
 }
 
 // scope is what the tokens of one text refer to: the index of the request and
@@ -103,7 +102,7 @@ func (t *tokens) withArgument(word, arg string, s scope) (string, error) {
 		sum := sha256.Sum256([]byte("session " + arg + t.secret("sess")))
 		return hex.EncodeToString(sum[:16]), nil
 	case "jwt":
-		return t.idp.logoutToken(arg)
+		return testIDP().logoutToken(arg)
 	case "repeat":
 		text, count, ok := cutLast(arg, ":")
 		n, err := strconv.Atoi(count)
