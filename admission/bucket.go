@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"math"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -14,13 +15,14 @@ type bucket struct {
 	lim    *rate.Limiter // nil until the first policy that has this bucket
 	policy BucketPolicy
 	base   time.Time
+	sure   int64 // no more tokens than there are: what the last look found, minus takes
 }
 
 // apply changes rate and burst. The level carries over in tokens: a larger
 // bucket is not fuller than before, a smaller one keeps at most its burst. A
 // bucket that was off goes on from where its old numbers brought it.
 func (b *bucket) apply(p BucketPolicy, now int64) {
-	b.policy = p
+	b.policy, b.sure = p, 0
 	if !p.On() {
 		return
 	}
@@ -38,25 +40,28 @@ func (b *bucket) charge(n int64) int64 { return min(max(n, 0), b.policy.Burst) }
 
 // shortage is the time until n tokens are there, 0 when they are. n may exceed
 // the burst: it then stands for several charges one after another. It changes
-// nothing.
+// no level.
 func (b *bucket) shortage(now, n int64) int64 {
-	if !b.policy.On() || n <= 0 {
+	if !b.policy.On() || n <= b.sure {
 		return 0
 	}
-	missing := float64(n) - b.lim.TokensAt(b.base.Add(time.Duration(now)))
-	if missing <= 0 {
+	tokens := b.lim.TokensAt(b.base.Add(time.Duration(now)))
+	b.sure = int64(tokens)
+	missing := float64(n) - tokens
+	if missing <= 0 || n <= 0 {
 		return 0
 	}
 	wait := missing / b.policy.PerSecond * float64(time.Second)
 	if wait < 1 {
 		return 0
 	}
-	return int64(min(wait, float64(maxHorizon))) + 1
+	return int64(math.Ceil(min(wait, float64(maxHorizon))))
 }
 
 // take removes tokens that shortage has shown to be there.
 func (b *bucket) take(now, n int64) {
 	if b.policy.On() && n > 0 {
+		b.sure -= n
 		b.lim.AllowN(b.base.Add(time.Duration(now)), int(n))
 	}
 }

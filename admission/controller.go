@@ -49,11 +49,12 @@ type Controller struct {
 	spread func() float64
 	base   time.Time
 
-	mu     sync.Mutex // guards everything below; a leaf in every lock order
-	now    int64      // latest time seen, ns since base; never decreases
-	policy *Policy
-	closed bool
-	seq    int64 // of the last waiter
+	mu      sync.Mutex // guards everything below; a leaf in every lock order
+	now     int64      // latest time seen, ns since base; never decreases
+	policy  *Policy
+	closed  bool
+	seq     int64 // of the last waiter
+	waiters int   // all classes together
 
 	classes [NumClasses]classState
 	git     gitState

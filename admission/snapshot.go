@@ -1,10 +1,20 @@
 package admission
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // HoldBounds are the upper bounds of the hold histogram's buckets, in seconds;
 // one more bucket holds everything above.
 var HoldBounds = [...]float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200, 21600}
+
+var holdBoundsNS = func() (ns [len(HoldBounds)]int64) {
+	for i, s := range HoldBounds {
+		ns[i] = int64(math.Round(s * float64(time.Second)))
+	}
+	return ns
+}()
 
 // Histogram counts hold times. Buckets are not cumulative; the last one is
 // everything above the last bound.
@@ -15,14 +25,13 @@ type Histogram struct {
 }
 
 func (h *Histogram) observe(ns int64) {
-	s := time.Duration(ns).Seconds()
 	i := 0
-	for i < len(HoldBounds) && s > HoldBounds[i] {
+	for i < len(holdBoundsNS) && ns > holdBoundsNS[i] {
 		i++
 	}
 	h.Buckets[i]++
 	h.Count++
-	h.Sum += s
+	h.Sum += float64(ns) / float64(time.Second)
 }
 
 // Snapshot is the state of a controller at one moment.

@@ -126,6 +126,7 @@ func (c *Controller) enqueue(q *claim, victim *waiter) *waiter {
 func (c *Controller) register(w *waiter, cl *classState) {
 	w.cost = cl.bytes.charge(w.bytes)
 	cl.queue.add(w)
+	c.waiters++
 	c.registerKeys(w, cl)
 }
 
@@ -146,6 +147,7 @@ func (c *Controller) registerKeys(w *waiter, cl *classState) {
 // deregister is the reverse of register.
 func (c *Controller) deregister(w *waiter, cl *classState) {
 	cl.queue.drop(w)
+	c.waiters--
 	for s, pk := range w.under {
 		if pk == nil {
 			continue
@@ -297,8 +299,9 @@ func (c *Controller) giveBackCaller(rec *permitRecord, cl *classState) {
 
 // settleQueue lets go who can after something of cl was given back.
 func (c *Controller) settleQueue(cl *classState) {
-	if cl.queue.n > 0 || cl.class.Git() {
-		c.pumpFrom(cl)
+	if c.waiters == 0 {
+		return
 	}
+	c.pumpFrom(cl)
 	c.arm()
 }
