@@ -59,6 +59,9 @@ func adaptText(t *testing.T, config string) string {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
+	for _, route := range siteRoutes(all) {
+		out.WriteString("chain: " + strings.Join(chain(route), " ") + "\n")
+	}
 	for _, h := range findHandlers(all) {
 		b, err := json.MarshalIndent(h, "", "\t")
 		if err != nil {
@@ -72,6 +75,31 @@ func adaptText(t *testing.T, config string) string {
 func adapt(config string) ([]byte, error) {
 	raw, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(config), map[string]any{"filename": "Caddyfile"})
 	return raw, err
+}
+
+// siteRoutes returns the routes of the first server, one for each site.
+func siteRoutes(all any) []any {
+	server := all.(map[string]any)["apps"].(map[string]any)["http"].(map[string]any)["servers"].(map[string]any)["srv0"]
+	return server.(map[string]any)["routes"].([]any)
+}
+
+// chain names the handlers of a route in order; a group in a route of its own
+// is in brackets.
+func chain(route any) (names []string) {
+	handlers, _ := route.(map[string]any)["handle"].([]any)
+	for _, h := range handlers {
+		h := h.(map[string]any)
+		if h["handler"] != "subroute" {
+			names = append(names, h["handler"].(string))
+			continue
+		}
+		names = append(names, "[")
+		for _, inner := range h["routes"].([]any) {
+			names = append(names, chain(inner)...)
+		}
+		names = append(names, "]")
+	}
+	return names
 }
 
 // findHandlers returns every admission handler of adapted JSON, in order.

@@ -1,8 +1,10 @@
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/caddy-admission/gateway/admission"
@@ -40,9 +42,11 @@ func problemf(path, allowed, found string, args ...any) admission.Problem {
 	return admission.Problem{Path: path, Found: fmt.Sprintf(found, args...), Allowed: allowed}
 }
 
-// joinMistakes makes one error of all mistakes that are not warnings, or nil.
+// joinMistakes makes one error of all mistakes that are not warnings, in the
+// order of their lines, or nil.
 func joinMistakes(list []mistake) error {
 	var errs []error
+	slices.SortStableFunc(list, func(a, b mistake) int { return cmp.Compare(a.at.line, b.at.line) })
 	for _, m := range list {
 		if !m.Warning {
 			errs = append(errs, m)

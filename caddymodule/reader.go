@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -55,9 +56,10 @@ func (r *reader) block(path string, words map[string]word) {
 		inner := r.d.Nesting()
 		l.args = r.d.RemainingArgs()
 		w, known := words[name]
+		before := len(r.mistakes)
 		switch first, twice := seen[name]; {
 		case !known:
-			r.add(l.at, problemf(path, oneOf(words), "unknown setting %q", name))
+			r.add(l.at, problemf(cmp.Or(path, "admission"), oneOf(words), "unknown setting %q", name))
 		case twice && !w.repeat:
 			r.add(l.at, problemf(l.path, "once in a block", "a second %s (the first is in line %d)", name, first))
 		default:
@@ -67,20 +69,21 @@ func (r *reader) block(path string, words map[string]word) {
 			}
 			w.read(l)
 		}
-		r.skipBlock(name, inner, known)
+		r.skipBlock(l.path, inner, len(r.mistakes) == before)
 	}
 }
 
-// skipBlock passes over a block that the setting did not read.
-func (r *reader) skipBlock(name string, nesting int, known bool) {
+// skipBlock passes over a block that the setting did not read. That is a
+// mistake of its own only where there was none before.
+func (r *reader) skipBlock(path string, nesting int, tell bool) {
 	opened := false
 	at := position{r.d.File(), r.d.Line()}
 	for r.d.NextBlock(nesting) {
 		opened = true
 		r.d.RemainingArgs()
 	}
-	if opened && known {
-		r.add(at, problemf(name, "no block", "a block"))
+	if opened && tell {
+		r.add(at, problemf(path, "no block", "a block"))
 	}
 }
 
