@@ -107,12 +107,16 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if err != nil {
 		return caddyhttp.Error(http.StatusInternalServerError, err)
 	}
-	d := new(gate.Decision)
+	n := new(note)
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		repl.Map(decisionValues(d))
+		repl.Map(decisionValues(&n.decision))
 	}
-	err = g.Serve(w, r.WithContext(gate.NewContext(r.Context(), d)), next.ServeHTTP)
-	if h.logCallers && d.Outcome == "refused" {
+	n.served = r.WithContext(n.context(r.Context()))
+	err = g.Serve(w, n.served, func(w http.ResponseWriter, inner *http.Request) error {
+		n.remember(inner)
+		return next.ServeHTTP(w, inner)
+	})
+	if d := &n.decision; h.logCallers && d.Outcome == "refused" {
 		ip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 		h.app.events.write(refusalKind{pool: h.Name, class: d.Class, reason: d.Reason}, zap.String("client_ip", ip))
 	}
