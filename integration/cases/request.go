@@ -135,10 +135,26 @@ func (b *builder) fields() error {
 	if len(b.s.Form) > 0 {
 		b.w.setDefault("Content-Type", "application/x-www-form-urlencoded")
 	}
+	if kind := gitContentType(b.w.method, b.w.target); kind != "" {
+		b.w.setDefault("Content-Type", kind)
+	}
 	if b.w.id != "" {
 		b.w.set(requestHeader, b.w.id)
 	}
 	return nil
+}
+
+// gitContentType is what git itself sends with a request to a git service. A
+// step that posts there and names no type stands for a git client.
+func gitContentType(method, target string) string {
+	service := target[strings.LastIndex(target, "/")+1:]
+	switch service {
+	case "git-upload-pack", "git-receive-pack", "git-upload-archive":
+		if method == "POST" {
+			return "application/x-" + service + "-request"
+		}
+	}
+	return ""
 }
 
 // userHeaders gives request i the credential of one of n distinct users. The

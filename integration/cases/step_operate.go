@@ -216,11 +216,6 @@ func (w *world) classify(ctx context.Context, s *Step) error {
 			return fmt.Errorf("line %d: want method, target, class", i)
 		}
 		one := &Step{Op: "req", Name: fmt.Sprintf("%s.%d", s.Name, i), Method: line[0], Path: line[1], From: fmt.Sprintf("192.0.2.%d", i%250+1)}
-		for _, service := range []string{"git-upload-pack", "git-receive-pack", "git-upload-archive"} {
-			if line[0] == "POST" && strings.HasSuffix(line[1], "/"+service) {
-				one.Headers = Headers{{"Content-Type", "application/x-" + service + "-request"}}
-			}
-		}
 		b, err := w.launch(one)
 		if err != nil {
 			return err
