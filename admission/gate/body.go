@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
@@ -165,15 +166,9 @@ func (b *body) fill(w http.ResponseWriter, r *http.Request) error {
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	for {
 		if len(b.data) == cap(b.data) {
-			full, err := b.lease.grow(bodyStep)
-			if err != nil {
+			if full, err := b.extend(); full || err != nil {
 				return err
 			}
-			if full {
-				return nil
-			}
-			b.data = append(b.data, make([]byte, bodyStep)...)[:len(b.data)]
-			b.data = b.data[: len(b.data) : len(b.data)+bodyStep]
 		}
 		_ = rc.SetReadDeadline(b.readBy(start))
 		n, err := r.Body.Read(b.data[len(b.data):cap(b.data)])
@@ -182,12 +177,29 @@ func (b *body) fill(w http.ResponseWriter, r *http.Request) error {
 		case err == io.EOF:
 			b.complete = true
 			return nil
-		case err != nil && r.Context().Err() == nil && !clock().Before(b.readBy(start)):
+		case errors.Is(err, os.ErrDeadlineExceeded):
 			return errBodySlow
 		case err != nil:
 			return err
 		}
 	}
+}
+
+// extend makes room for more, doubling what is there when the account allows
+// it. full says that the rest of the body must stream.
+func (b *body) extend() (full bool, err error) {
+	n := max(cap(b.data), bodyStep)
+	if full, err = b.lease.grow(int64(n)); (full || err != nil) && n > bodyStep {
+		n = bodyStep
+		full, err = b.lease.grow(bodyStep)
+	}
+	if full || err != nil {
+		return full, err
+	}
+	data := make([]byte, len(b.data), cap(b.data)+n)
+	copy(data, b.data)
+	b.data = data
+	return false, nil
 }
 
 // readBy is when the next byte must be there: bodyIdle from the start, later
