@@ -54,7 +54,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // configuration. It changes no limit.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.logger = ctx, ctx.Logger()
-	a.gen = new(generation)
+	a.gen = &generation{id: generations.Add(1)}
 	a.load = newLoadNotes(a.logger)
 	a.events = newRefusalLog(a.logger)
 	a.defs = map[string]*definition{}

@@ -81,7 +81,6 @@ func start(t *testing.T, site string, serve http.HandlerFunc) *server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		http.DefaultClient.CloseIdleConnections()
 		if err := caddy.Stop(); err != nil {
 			t.Error(err)
 		}
@@ -129,9 +128,19 @@ func (s *server) json(site string, change func(map[string]any)) []byte {
 	return raw
 }
 
+// load adapts and loads a site in place of the running one.
 func (s *server) load(site string) error {
-	s.t.Helper()
-	return caddy.Load(s.json(site, nil), true)
+	raw, err := adapt(s.caddyfile(site))
+	if err != nil {
+		return err
+	}
+	return caddy.Load(raw, true)
+}
+
+// client opens a connection for each request: a reload closes idle ones.
+var client = &http.Client{
+	Transport:     &http.Transport{DisableKeepAlives: true},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
 // ask is one request of a client.
@@ -174,7 +183,7 @@ func (s *server) try(a ask) (*http.Response, string, error) {
 	if a.user != "" {
 		r.SetBasicAuth(a.user, a.pass)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := client.Do(r)
 	if err != nil {
 		return nil, "", err
 	}

@@ -4,13 +4,18 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/caddy-admission/gateway/admission"
 	"github.com/caddy-admission/gateway/admission/gate"
 )
 
-// generation is the identity of one loaded configuration.
-type generation struct{}
+// generation is the identity of one loaded configuration. It has a size, so
+// that two of them never have the same address.
+type generation struct{ id uint64 }
+
+// generations numbers the configurations of this process.
+var generations atomic.Uint64
 
 // registry holds the state of every named pool for the life of the process,
 // so that permits, budgets, proofs and counters outlive the configuration that
