@@ -105,6 +105,9 @@ func (s *Spool) take(found *contents) error {
 		e := found.entries[seq]
 		s.chargeLocked(e)
 		s.insertLocked(e)
+		if found.unsound[seq] { // the next start does not check this file's bodies again
+			s.noteLocked(e)
+		}
 	}
 	s.opened.Kept = len(s.entries)
 	if found.damaged > 0 {
@@ -177,6 +180,7 @@ type contents struct {
 	number  uint64 // of the newest segment
 	damaged int
 	torn    int64
+	unsound map[uint64]bool // entries whose body was just found damaged
 }
 
 // readLog reads all segments, oldest first, without changing anything.
@@ -185,7 +189,7 @@ func readLog(d Disk, dir string, s salt) (*contents, error) {
 	if err != nil {
 		return nil, diskError("list", err)
 	}
-	c := &contents{entries: map[uint64]*entry{}, next: 1}
+	c := &contents{entries: map[uint64]*entry{}, unsound: map[uint64]bool{}, next: 1}
 	for _, name := range names {
 		if n, ok := segmentNumber(name); ok {
 			c.segs = append(c.segs, &segment{number: n, name: filepath.Join(dir, name), salt: s})
@@ -299,6 +303,7 @@ func (c *contents) apply(seg *segment, off int64, h recordHead, text []byte, bod
 			seg.bad++
 			if e.Dead == "" {
 				e.Dead, e.DeadAt = string(DeadCorrupt), e.received
+				c.unsound[h.seq] = true
 			}
 		}
 		c.entries[h.seq] = e

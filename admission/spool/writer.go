@@ -105,7 +105,8 @@ func (s *Spool) applyLocked(batch []*write, fresh *segment, err error) {
 				delete(s.due, w.entry.key())
 			}
 		default:
-			again = append(again, w)
+			w.err = err // for who waits; the record is tried again for the next start
+			again = append(again, &write{kind: w.kind, seq: w.seq, facts: w.facts})
 		}
 	}
 	s.queue = append(again, s.queue...)
