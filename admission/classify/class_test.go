@@ -156,7 +156,7 @@ func classesThatHold(r *Result, c Credential, open bool) []admission.Class {
 		discovery = usable && c == NoCredential && refs && !open
 	)
 	var holds []admission.Class
-	for class, is := range map[admission.Class]bool{
+	for class, is := range [admission.NumClasses]bool{
 		admission.Push:      usable && push && c == Proven,
 		admission.Read:      usable && !push && c == Proven,
 		admission.Discovery: discovery,
@@ -166,7 +166,7 @@ func classesThatHold(r *Result, c Credential, open bool) []admission.Class {
 		admission.Other:     r.Kind == Other,
 	} {
 		if is {
-			holds = append(holds, class)
+			holds = append(holds, admission.Class(class))
 		}
 	}
 	return holds

@@ -38,7 +38,11 @@ func readings(p Profile, m method, t *target) Kind {
 		return reading(p, m, t.path, service)
 	}
 	var space [512]byte
-	path, ok := resolve(space[:0], t.path)
+	buffer := space[:0]
+	if len(t.path) > len(space) {
+		buffer = make([]byte, 0, len(t.path))
+	}
+	path, ok := resolve(buffer, t.path)
 	if !ok {
 		return Other // an invalid escape: every server answers 400
 	}
@@ -50,7 +54,7 @@ func readings(p Profile, m method, t *target) Kind {
 			return k
 		}
 	}
-	return readingOf(p, m, squeeze(space[:0], t.path), service)
+	return readingOf(p, m, squeeze(buffer, t.path), service)
 }
 
 // reading judges one path as one server would see it.

@@ -164,7 +164,7 @@ func FuzzTargets(f *testing.F) {
 func TestSpellings(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 111))
 	ran, refused, admitted := 0, 0, 0
-	for range 60_000 {
+	for range 12_000 {
 		f := randomRequest(rng)
 		checkRequest(t, f)
 		if t.Failed() {
@@ -184,7 +184,7 @@ func TestSpellings(t *testing.T) {
 		}
 	}
 	t.Logf("some server ran %d, refused %d, admitted %d", ran, refused, admitted)
-	if ran < 1000 || refused < 1000 || admitted < 1000 {
+	if ran < 500 || refused < 500 || admitted < 500 {
 		t.Errorf("the sample is too weak: some server ran %d, refused %d, admitted %d", ran, refused, admitted)
 	}
 }

@@ -100,8 +100,8 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// TestLookAlikes adds what the measured lines do not hold. W is what some
-// server would run, so it must be refused; other what none would.
+// TestLookAlikes adds what the measured lines do not hold: 400 where some
+// server would run a service, other where none would.
 func TestLookAlikes(t *testing.T) {
 	oidPath := "/info/lfs/objects/" + oid
 	for _, c := range []struct{ method, target, want string }{
@@ -148,6 +148,30 @@ func TestLookAlikes(t *testing.T) {
 		f := &Facts{Method: c.method, Target: c.target, Host: "a.example"}
 		if r := Classify(Generic, f); outcome(r) != c.want {
 			t.Errorf("%s %q: got %s (%q), want %s", c.method, c.target, outcome(r), r.Repository, c.want)
+		}
+	}
+}
+
+// TestSeveralServices tries every query of up to three pieces: where any server
+// takes a service from it, only the one spelling of that service is admitted.
+func TestSeveralServices(t *testing.T) {
+	pieces := []string{"service=git-upload-pack", "service=git-receive-pack", "service=x", "service", "git-receive-pack", "git-upload-pack", "x=1", ""}
+	queries := []string{}
+	for _, a := range pieces {
+		queries = append(queries, a)
+		for _, b := range pieces {
+			queries = append(queries, a+"&"+b)
+			for _, c := range pieces {
+				queries = append(queries, a+"&"+b+"&"+c)
+			}
+		}
+	}
+	for _, query := range queries {
+		f := &Facts{Method: "GET", Target: "/o/r.git/info/refs?" + query, Host: "a.example"}
+		checkRequest(t, f)
+		r, exact := Classify(Generic, f), query == "service=git-upload-pack" || query == "service=git-receive-pack"
+		if admitted := r.Kind.Smart() && r.Refuse == 0; admitted != exact {
+			t.Errorf("%q: %s", query, outcome(r))
 		}
 	}
 }
