@@ -56,12 +56,10 @@ func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit i
 			return buf, nil
 		case err != nil && dog.cut() != nil:
 			return nil, dog.cut()
-		case err != nil && r.Context().Err() == nil && !clock().Before(by):
-			return nil, errBodySlow
+		case !clock().Before(by):
+			return nil, errBodySlow // net/http ends r's context as well
 		case err != nil:
 			return nil, err
-		case !clock().Before(by):
-			return nil, errBodySlow
 		}
 	}
 }

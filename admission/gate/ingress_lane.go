@@ -21,7 +21,8 @@ type startLane struct {
 	waiting []*startWaiter
 	groups  servedTable
 	callers servedTable
-	seq     uint64
+	seq     uint64 // of the last waiter
+	turn    uint64 // of the last service
 }
 
 type startWaiter struct {
@@ -42,8 +43,13 @@ const servedMax = 4096
 // servedTable remembers when somebody was served; the oldest turn is
 // forgotten first, which ranks its owner as if never served.
 type servedTable struct {
-	at    map[admission.Key]uint64
-	order []admission.Key // may hold keys served again later
+	at    map[admission.Key]uint64 // turn of the last service, from 1
+	order []servedTurn             // oldest first
+}
+
+type servedTurn struct {
+	who  admission.Key
+	turn uint64
 }
 
 func (t *servedTable) served(k admission.Key, turn uint64) {
@@ -51,14 +57,14 @@ func (t *servedTable) served(k admission.Key, turn uint64) {
 		t.at = map[admission.Key]uint64{}
 	}
 	t.at[k] = turn
-	t.order = append(t.order, k)
-	for len(t.order) > servedMax {
-		old := t.order[0]
-		t.order = t.order[1:]
-		if t.at[old] <= turn-servedMax {
-			delete(t.at, old)
-		}
+	t.order = append(t.order, servedTurn{k, turn})
+	if len(t.order) <= servedMax {
+		return
 	}
+	if old := t.order[0]; t.at[old.who] == old.turn {
+		delete(t.at, old.who)
+	}
+	t.order = t.order[1:]
 }
 
 // acquireStart takes one token of the login-start budget, waiting as long and
@@ -130,8 +136,9 @@ func (s *IngressState) tryStart(me *startWaiter, ctx context.Context, once bool)
 		return admission.ReasonGone, 0, nil
 	case first && wait == 0:
 		l.bucket.Take(now, 1)
-		l.groups.served(me.group, l.seq)
-		l.callers.served(me.caller, l.seq)
+		l.turn++
+		l.groups.served(me.group, l.turn)
+		l.callers.served(me.caller, l.turn)
 		l.removeLocked(me)
 		return admission.ReasonNone, 0, nil
 	case once:

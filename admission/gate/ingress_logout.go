@@ -217,9 +217,10 @@ func (s *IngressState) strangerLogout(group admission.Key, listed bool, now time
 
 func (x *logoutExchange) settle(out *writer, err error) LogoutOutcome {
 	cut, gone := x.dog.cut() != nil, x.r.Context().Err() != nil
-	if !out.started() && !gone && (cut || err != nil) {
+	silent := !out.started()
+	if silent {
 		status := http.StatusBadGateway
-		if cut || x.g.opts.StatusOf(err) == http.StatusGatewayTimeout {
+		if cut || (err != nil && x.g.opts.StatusOf(err) == http.StatusGatewayTimeout) {
 			status = http.StatusGatewayTimeout
 		}
 		x.answer(ingressAnswer{status: status, reason: LogoutUpstreamFailed.String(), text: "relying party did not answer", bodyRead: true, broken: cut})
@@ -229,7 +230,7 @@ func (x *logoutExchange) settle(out *writer, err error) LogoutOutcome {
 		return LogoutDeadline
 	case gone:
 		return LogoutGone
-	case err != nil, out.status >= 500:
+	case err != nil, silent, out.status >= 500:
 		return LogoutUpstreamFailed
 	case out.status >= 400:
 		return LogoutUpstreamRefused

@@ -155,10 +155,13 @@ func (x *hookExchange) forward(next Next, body []byte) HookOutcome {
 	return x.settle(out, err)
 }
 
-// settle names what became of the delivery and answers when next did not.
+// settle names what became of the delivery and answers when next did not: a
+// handler that returns without an answer must never become a 200, which would
+// tell the sender that somebody took it.
 func (x *hookExchange) settle(out *writer, err error) HookOutcome {
 	cut, gone := x.dog.cut() != nil, x.r.Context().Err() != nil
-	if !out.started() && !gone && (cut || err != nil) {
+	silent := !out.started()
+	if silent {
 		x.upstreamFailed(cut, err)
 	}
 	switch {
@@ -166,7 +169,7 @@ func (x *hookExchange) settle(out *writer, err error) HookOutcome {
 		return HookDeadline
 	case gone:
 		return HookGone
-	case err != nil, out.status >= 500:
+	case err != nil, silent, out.status >= 500:
 		return HookUpstreamFailed
 	case out.status >= 400:
 		return HookUpstreamRefused
@@ -178,7 +181,10 @@ func (x *hookExchange) settle(out *writer, err error) HookOutcome {
 // 503 when it cannot be reached, 502 for any other error of the handlers
 // behind.
 func (x *hookExchange) upstreamFailed(cut bool, err error) {
-	status := x.g.opts.StatusOf(err)
+	status := http.StatusInternalServerError // next said nothing
+	if err != nil {
+		status = x.g.opts.StatusOf(err)
+	}
 	switch {
 	case cut, status == http.StatusGatewayTimeout:
 		x.answer(ingressAnswer{status: http.StatusGatewayTimeout, reason: HookDeadline.String(), text: "webhook receiver too slow", bodyRead: true, broken: cut})
@@ -196,8 +202,6 @@ func (x *hookExchange) keep(d webhook.Delivery, body []byte) HookOutcome {
 		Header: x.r.Header.Clone(), Body: body, Received: x.now,
 	})
 	switch {
-	case x.r.Context().Err() != nil:
-		return HookGone
 	case err != nil && x.dog.cut() != nil:
 		x.upstreamFailed(true, err)
 		return HookDeadline
