@@ -47,9 +47,21 @@ func Class(r *Result, c Credential, open bool) admission.Class {
 			return admission.Candidate
 		}
 	case NoCredential:
-		if (r.Kind == ReadDiscovery || r.Kind == PushDiscovery) && !open {
+		// git-lfs begins bare too: it learns from the 401 that it must send
+		// the credential git already has.
+		if r.opens() && !open {
 			return admission.Discovery
 		}
 	}
 	return admission.Anonymous
+}
+
+// opens reports whether a client sends this request without its credential
+// first, to be asked for it.
+func (r *Result) opens() bool {
+	switch r.Kind {
+	case ReadDiscovery, PushDiscovery, LFSBatch, LFSLocks:
+		return true
+	}
+	return false
 }

@@ -153,7 +153,8 @@ func classesThatHold(r *Result, c Credential, open bool) []admission.Class {
 		refs      = slices.Contains([]Kind{ReadDiscovery, PushDiscovery}, r.Kind)
 		push      = slices.Contains([]Kind{PushDiscovery, PushRPC}, r.Kind)
 		candidate = usable && c == Unproven && (refs || r.Kind == LFSBatch)
-		discovery = usable && c == NoCredential && refs && !open
+		opening   = refs || r.Kind == LFSBatch || r.Kind == LFSLocks
+		discovery = usable && c == NoCredential && opening && !open
 	)
 	var holds []admission.Class
 	for class, is := range [admission.NumClasses]bool{
@@ -189,8 +190,8 @@ func TestClassTable(t *testing.T) {
 		ReadRPC:       {anon, anon, anon, anon, read},
 		PushRPC:       {anon, anon, anon, anon, push},
 		ArchiveRPC:    {anon, anon, anon, anon, read},
-		LFSBatch:      {anon, anon, anon, cand, read},
-		LFSLocks:      {anon, anon, anon, anon, read},
+		LFSBatch:      {disc, anon, anon, cand, read},
+		LFSLocks:      {disc, anon, anon, anon, read},
 		LFSVerify:     {anon, anon, anon, anon, read},
 		LFSObject:     {lfs, lfs, lfs, lfs, lfs},
 	} {

@@ -99,9 +99,15 @@ func (g *Gate) subject(r *http.Request, res classify.Result) *subject {
 	default:
 		s.state = classify.Unproven
 	}
+	g.place(s)
+	return s
+}
+
+// place decides the class of s. The service of an LFS call is known only later,
+// so it is placed once more then.
+func (g *Gate) place(s *subject) {
 	open := s.state == classify.NoCredential && g.state.Identity.Open(s.target, s.now)
 	s.class = classify.Class(&s.result, s.state, open)
-	return s
 }
 
 // grantKey is who may continue what s began.

@@ -77,6 +77,7 @@ func (g *Gate) serveGit(w http.ResponseWriter, r *http.Request, s *subject, next
 		defer b.lease.close()
 	}
 	g.look(r, s, b)
+	d.Class = s.class.String()
 	if s.result.Kind == classify.DumbDiscovery || s.result.Kind == classify.ReadDiscovery {
 		g.state.Identity.AskedRefs(s.caller, s.target, s.now)
 	}
@@ -96,6 +97,10 @@ func (g *Gate) look(r *http.Request, s *subject, b *body) {
 		if b != nil && b.complete {
 			s.target.Service = lfsService(b.data)
 		}
+		g.place(s)
+	case classify.LFSLocks:
+		s.target.Service = "lfs-locks"
+		g.place(s)
 	case classify.ArchiveRPC:
 		s.shape = shapeArchive
 	case classify.ReadRPC:
@@ -312,6 +317,9 @@ func (g *Gate) answerCut(w http.ResponseWriter, r *http.Request, s *subject, cau
 // holdsAnswer reports whether the start of the upstream's answer is judged
 // before the client sees it.
 func (s *subject) holdsAnswer() bool {
+	if s.state == classify.NoCredential && s.result.Kind == classify.LFSLocks {
+		return s.result.Canonical
+	}
 	return s.askable() && (s.state == classify.Unproven || s.state == classify.NoCredential)
 }
 

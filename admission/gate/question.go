@@ -42,7 +42,7 @@ func accepted(s *subject, status int, h http.Header, start []byte) bool {
 	if !ok {
 		return false
 	}
-	if s.result.Kind == classify.LFSBatch {
+	if isLFS(s.result.Kind) {
 		t, _, _ := strings.Cut(h.Get("Content-Type"), ";")
 		return strings.TrimSpace(t) == lfsMediaType
 	}

@@ -17,6 +17,11 @@ type State struct {
 
 // Pool is the live state under one name of the admission directive.
 type Pool struct {
+	Total struct {
+		Max    int `json:"max"`
+		InUse  int `json:"in_use"`
+		Shared int `json:"shared"`
+	} `json:"total"`
 	Classes map[string]Class `json:"classes"`
 	Shares  json.RawMessage  `json:"shares"`
 }
