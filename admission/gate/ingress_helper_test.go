@@ -211,7 +211,11 @@ func (d delivery) bytes() string {
 // open sends raw bytes on a new connection and returns it.
 func (s *ingressServer) open(raw string) net.Conn {
 	client, server := net.Pipe()
-	s.listener.conns <- server
+	select {
+	case s.listener.conns <- server:
+	case <-s.listener.done:
+		_ = server.Close()
+	}
 	go func() { _, _ = io.WriteString(client, raw) }()
 	return client
 }
@@ -284,4 +288,15 @@ func answerOf(t testing.TB, c net.Conn) (*http.Response, string) {
 		t.Fatal(err)
 	}
 	return r, string(body)
+}
+
+var noSecrets webhook.Secrets
+
+func woodpecker(t testing.TB) *webhook.Profile {
+	t.Helper()
+	p, ok := webhook.Lookup("woodpecker-hook")
+	if !ok {
+		t.Fatal("no profile woodpecker-hook")
+	}
+	return p
 }
