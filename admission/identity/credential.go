@@ -151,8 +151,9 @@ func (x *hasher) decodeBasic(text string) (user, password []byte, ok bool) {
 		return nil, nil, false
 	}
 	plain = plain[:n]
-	strict.Encode(encoded[:strict.EncodedLen(n)], plain)
-	if string(encoded) != text || bytes.ContainsFunc(plain, isControl) {
+	again := encoded[:strict.EncodedLen(n)]
+	strict.Encode(again, plain)
+	if string(again) != text || bytes.ContainsFunc(plain, isControl) {
 		return nil, nil, false
 	}
 	return bytes.Cut(plain, []byte{':'})

@@ -53,6 +53,8 @@ func TestParseForms(t *testing.T) {
 		{"missing padding", []string{"Basic dTpwdw"}, Unusable},
 		{"padding bits set", []string{"Basic dTpwdx=="}, Unusable},
 		{"line break inside", []string{"Basic dT\r\npw"}, Unusable},
+		{"line breaks that keep the length", []string{"Basic dT\r\n\r\npw"}, Unusable},
+		{"line feeds behind", []string{"Basic dTpw\n\n\n\n"}, Unusable},
 		{"line break behind", []string{"Basic dTpw\n"}, Unusable},
 		{"base64url in basic", []string{"Basic dTo_Pz8="}, Unusable},
 		{"no colon", []string{"Basic " + encode([]byte("user"))}, Unusable},
@@ -202,7 +204,7 @@ func TestParseWipes(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, line := range []string{
 		"", "Basic", "Basic dTpw", "basic dTpw", "Basic  dTpw", "Basic dTpw=", "Basic dTpw, x", "Basic dTpw!!",
-		"Bearer abc", "token YWI=", "Bearer eyJh.eyJh.AB", "Negotiate abc", basic("tok", "x-oauth-basic"), "Basic dT\npw",
+		"Bearer abc", "token YWI=", "Bearer eyJh.eyJh.AB", "Negotiate abc", basic("tok", "x-oauth-basic"), "Basic dT\npw", "Basic dTpw\n\n\n\n",
 	} {
 		f.Add(line, "Bearer abc")
 	}

@@ -29,6 +29,7 @@ const (
 	groupsHead    = len(groupsMagic) + 2 + 4
 	groupRecord   = 7 + 8
 	groupsTail    = 4
+	groupsMost    = 1 << 20 // records that an import looks at
 )
 
 // Reasons why [Store.ImportGroups] refuses.
@@ -63,7 +64,8 @@ func (s *Store) ExportGroups(now time.Time) []byte {
 // ImportGroups adds an exported list to what is remembered; of two times for a
 // network the later one stays, a time to come counts as now, and networks
 // forgotten by now are left out. On an error (the three above, wrapped)
-// nothing changes. Not for use on a request: it may sort 130,000 records.
+// nothing changes. A list of more than a million
+// networks is refused. Not for use on a request: it sorts all it has.
 func (s *Store) ImportGroups(b []byte, now time.Time) error {
 	list, err := decodeGroups(b)
 	if err != nil {
@@ -82,7 +84,7 @@ func decodeGroups(b []byte) ([]groupTime, error) {
 	}
 	records := b[groupsHead : len(b)-groupsTail]
 	n := uint64(binary.BigEndian.Uint32(b[groupsHead-4:]))
-	if uint64(len(records)) != n*uint64(groupRecord) {
+	if n > groupsMost || uint64(len(records)) != n*uint64(groupRecord) {
 		return nil, fmt.Errorf("%w: %d bytes for %d records", ErrGroupsFormat, len(records), n)
 	}
 	end := len(b) - groupsTail
