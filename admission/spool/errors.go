@@ -100,7 +100,7 @@ var (
 
 // Reason names why err refused a delivery, for metrics and the contract
 // table. The set is closed: spool_full, disk, expired, too_large, closed,
-// gone, busy, other; "" for nil.
+// gone, busy, upstream_failed, other; "" for nil.
 func Reason(err error) string {
 	switch {
 	case err == nil:
@@ -117,6 +117,8 @@ func Reason(err error) string {
 		return "closed"
 	case errors.Is(err, ErrBusy), errors.Is(err, context.DeadlineExceeded):
 		return "busy"
+	case errors.Is(err, ErrUnreachable):
+		return "upstream_failed"
 	case errors.Is(err, context.Canceled):
 		return "gone"
 	}

@@ -20,6 +20,8 @@ type ledger struct {
 	going map[string]bool   // about to be settled
 }
 
+var errNoSpace error = syscall.ENOSPC
+
 func newLedger() *ledger {
 	return &ledger{tried: map[string]bool{}, acked: map[string]string{}, seen: map[string]bool{}, gone: map[string]bool{}, going: map[string]bool{}}
 }

@@ -32,7 +32,7 @@ func Outcomes() []string {
 
 // Reasons lists the labels of Snapshot.Refused, as Reason gives them.
 func Reasons() []string {
-	return []string{"spool_full", "disk", "expired", "too_large", "closed", "busy", "gone", "other"}
+	return []string{"spool_full", "disk", "expired", "too_large", "closed", "busy", "gone", "upstream_failed", "other"}
 }
 
 // Snapshot is the spool at one moment, for metrics and the state. Counters
