@@ -60,7 +60,7 @@ type Config struct {
 	Disk Disk             `json:"-"` // nil = the operating system's
 	Now  func() time.Time `json:"-"` // nil = time.Now
 	Rand func() float64   `json:"-"` // spreads retries, [0,1); nil = math/rand
-	Log  func(Event)      `json:"-"` // nil = none; called without a lock held
+	Log  func(Event)      `json:"-"` // nil = none; called without a lock held, from several goroutines
 }
 
 // Defaults of Config.

@@ -23,7 +23,7 @@ const (
 // Nothing was written. The sender is to be told 503.
 type FullError struct {
 	Bound Bound
-	Limit int64 // bytes or deliveries
+	Limit int64 // bytes, or deliveries of a count or of a repository's share of one
 }
 
 func (e *FullError) Error() string {

@@ -142,7 +142,7 @@ func TestOutage(t *testing.T) {
 			t.Errorf("%d arrived, the first among %d", n, herd)
 		}
 		var kinds []EventKind
-		for _, e := range r.events {
+		for _, e := range r.events.events() {
 			kinds = append(kinds, e.Kind)
 		}
 		if !slices.Equal(kinds, []EventKind{EventDown, EventUp}) {

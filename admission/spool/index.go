@@ -19,12 +19,14 @@ func (s *Spool) reserveLocked(e *entry) error {
 	u := s.usageLocked(e.line())
 	all := usage{s.bytes, s.count, s.deadBytes, s.deads}
 	switch {
-	case !u.fits(e, lineBytes, lineCount, true):
-		return &FullError{BoundRepository, lineBytes}
 	case !all.fits(e, maxBytes, math.MaxInt, true):
 		return &FullError{BoundBytes, maxBytes}
 	case !all.fits(e, math.MaxInt64, maxCount, true):
 		return &FullError{BoundCount, int64(maxCount)}
+	case !u.fits(e, lineBytes, math.MaxInt, true):
+		return &FullError{BoundRepository, lineBytes}
+	case !u.fits(e, math.MaxInt64, lineCount, true):
+		return &FullError{BoundRepository, int64(lineCount)}
 	}
 	own := func(o *entry) bool { return o.line() == e.line() }
 	for !s.usageLocked(e.line()).fits(e, lineBytes, lineCount, false) && s.giveWayLocked(own) {

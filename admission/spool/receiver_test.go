@@ -106,7 +106,25 @@ type rig struct {
 	disk   *memDisk
 	far    *fakeReceiver
 	config HookConfig
-	events []Event
+	events *recorder
+}
+
+// recorder remembers events.
+type recorder struct {
+	mu   sync.Mutex
+	list []Event
+}
+
+func (r *recorder) put(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, e)
+}
+
+func (r *recorder) events() []Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.list)
 }
 
 const hookName = "/hooks/ci"
@@ -115,7 +133,7 @@ const hookName = "/hooks/ci"
 func bubble(t *testing.T, c HookConfig, answer func(context.Context, string, string) int, test func(*rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, disk: newMemDisk(), far: &fakeReceiver{answer: answer}}
+		r := &rig{T: t, disk: newMemDisk(), far: &fakeReceiver{answer: answer}, events: &recorder{}}
 		r.config = c
 		r.config.Name, r.config.Deliver, r.config.Transport = hookName, "http://127.0.0.1:1/ci", r.far
 		r.open()
@@ -132,7 +150,7 @@ func (r *rig) open() {
 	r.Helper()
 	c := memConfig(r.disk)
 	c.SegmentBytes = 256 << 10
-	c.Log = func(e Event) { r.events = append(r.events, e) }
+	c.Log = r.events.put
 	var err error
 	if r.s, err = Open(c); err != nil {
 		r.Fatal(err)

@@ -204,7 +204,8 @@ func (s *Spool) enqueueLocked(w *write) (*write, error) {
 	if s.closing {
 		return nil, ErrClosed
 	}
-	if e.id != "" {
+	due := e.id != "" && e.Dead == ""
+	if due {
 		if same, ok := s.due[e.key()]; ok {
 			s.stats.duplicates++
 			return same, nil
@@ -217,7 +218,7 @@ func (s *Spool) enqueueLocked(w *write) (*write, error) {
 		e.seq = s.takeSeqLocked()
 	}
 	w.seq = e.seq
-	if e.id != "" {
+	if due {
 		s.due[e.key()] = w
 	}
 	s.pending += e.size
