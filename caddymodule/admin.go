@@ -30,6 +30,7 @@ func (Admin) CaddyModule() caddy.ModuleInfo {
 func (Admin) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		{Pattern: adminapi.StatePath, Handler: caddy.AdminHandlerFunc(serveState)},
+		{Pattern: adminapi.ExplainPath, Handler: caddy.AdminHandlerFunc(serveExplain)},
 	}
 }
 
@@ -38,6 +39,27 @@ func serveState(w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("allowed: GET")}
 	}
 	return writeJSON(w, currentState(process))
+}
+
+// explainBodyMax bounds a question, in bytes.
+const explainBodyMax = 64 << 10
+
+// serveExplain answers for the running configuration.
+func serveExplain(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("allowed: POST")}
+	}
+	var q adminapi.ExplainRequest
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, explainBodyMax))
+	body.DisallowUnknownFields()
+	if err := body.Decode(&q); err != nil {
+		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
+	}
+	x, err := explain(caddy.ActiveContext(), q)
+	if err != nil {
+		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
+	}
+	return writeJSON(w, x)
 }
 
 func writeJSON(w http.ResponseWriter, v any) error {

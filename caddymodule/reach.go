@@ -86,7 +86,7 @@ func (f *follower) handlers(route *caddyhttp.Route, p path) path {
 		switch h := h.(type) {
 		case *Handler:
 			if p.answered != "" {
-				f.warn("admission in site %s can never be reached: %s in front of it answers every request", p.site, p.answered)
+				f.warn("admission in site %s cannot be reached: %s in front of it answers every request", p.site, p.answered)
 			}
 			p.passed = true
 		case *caddyhttp.Subroute:

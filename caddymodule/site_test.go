@@ -35,7 +35,7 @@ func layoutOf(t *testing.T, config string) *layout {
 // TestReach: a handler that nothing can reach and a proxy that can be reached
 // past it are warned about; ordinary arrangements are not.
 func TestReach(t *testing.T) {
-	const unreachable = "can never be reached: reverse_proxy"
+	const unreachable = "cannot be reached: reverse_proxy"
 	const past = "without passing admission"
 	for name, c := range map[string]struct{ site, want string }{
 		"plain":                         {"admission\n reverse_proxy 127.0.0.1:1", ""},
