@@ -51,10 +51,16 @@ func classifyFacts(r *http.Request) classify.Facts {
 // target is the escaped request-target as the upstream will see it.
 func target(u *url.URL) string {
 	var b strings.Builder
-	if u.Host != "" {
+	switch {
+	case u.Opaque != "":
+		// net/http's transport forwards it as it stands.
+		b.WriteString(u.Scheme + ":" + u.Opaque)
+	case u.Host != "" || u.Scheme != "":
 		b.WriteString(u.Scheme + "://" + u.Host)
+		fallthrough
+	default:
+		b.WriteString(u.EscapedPath())
 	}
-	b.WriteString(u.EscapedPath())
 	if u.RawQuery != "" || u.ForceQuery {
 		b.WriteByte('?')
 		b.WriteString(u.RawQuery)
