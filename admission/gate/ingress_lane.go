@@ -9,10 +9,11 @@ import (
 )
 
 // startLane hands the tokens of the login-start budget to waiters. Who was
-// served least recently goes first, by caller group, then by caller, so that
-// a flood from many addresses delays an honest newcomer by one token and not
-// by the whole flood; a caller's second waiter stands behind every caller's
-// first. A full lane drops the waiter that would be served last.
+// served least recently goes first, by caller, then by caller group, so that a
+// flood from many addresses delays an honest newcomer by one token and not by
+// the whole flood, and fresh addresses of one network stand behind another's;
+// a caller's second waiter stands behind every caller's first. A full lane
+// drops the waiter that would be served last.
 //
 // Guarded by IngressState.mu. When the end of a waiter's context and its turn
 // meet, the end wins and the token is not taken.
@@ -200,7 +201,7 @@ func (l *startLane) addLocked(w *startWaiter) {
 
 // rankLocked orders waiters: lower goes first.
 func (l *startLane) rankLocked(w *startWaiter) [4]uint64 {
-	return [4]uint64{w.place, l.groups.at[w.group], l.callers.at[w.caller], w.seq}
+	return [4]uint64{w.place, l.callers.at[w.caller], l.groups.at[w.group], w.seq}
 }
 
 func less(a, b [4]uint64) bool {
