@@ -26,16 +26,15 @@ func (c *Controller) silence(pk *parking) {
 	}
 }
 
-// tick lets go whoever waited for a time that has come.
+// tick lets go whoever waited for a time that has come, in the order of classes.
 func (c *Controller) tick() {
 	for len(c.alarms) > 0 && c.alarms[0].at <= c.now {
 		pk := c.alarms[0]
 		c.silence(pk)
 		c.wake(pk)
-		c.pump(&c.classes[pk.class])
 	}
 	for i := range c.classes {
-		if q := &c.classes[i].queue; q.wakeAt > 0 && q.wakeAt <= c.now {
+		if c.classes[i].queue.ready.n() > 0 {
 			c.pump(&c.classes[i])
 		}
 	}

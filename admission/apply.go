@@ -34,7 +34,7 @@ func (c *Controller) applyClass(cl *classState, p *ClassPolicy) {
 	cl.policy = *p
 	cl.bucket.apply(p.Bucket, c.now)
 	cl.bytes.apply(p.Bytes, c.now)
-	c.convertCallers(cl, newCallerBucket(p.CallerBucket))
+	c.convertCallers(cl, cl.caller.next(p.CallerBucket))
 	cl.tracked = 0
 	for s, limit := range p.CallerMax {
 		if limit > 0 {
@@ -46,12 +46,11 @@ func (c *Controller) applyClass(cl *classState, p *ClassPolicy) {
 	}
 }
 
-// convertCallers carries every caller's bucket level over to the new bucket. A
-// caller bucket that is switched off is forgotten as its entries fill up.
+// convertCallers carries every caller's bucket level over to the new bucket.
 func (c *Controller) convertCallers(cl *classState, next callerBucket) {
 	prev := cl.caller
 	cl.caller = next
-	if next == prev || !prev.on || !next.on {
+	if next.interval == prev.interval && next.depth == prev.depth {
 		return
 	}
 	c.callers.each(func(e *callerEntry) {

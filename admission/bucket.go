@@ -58,12 +58,14 @@ func (b *bucket) shortage(now, n int64) int64 {
 	return int64(math.Ceil(min(wait, float64(maxHorizon))))
 }
 
-// take removes tokens that shortage has shown to be there.
-func (b *bucket) take(now, n int64) {
-	if b.policy.On() && n > 0 {
-		b.sure -= n
-		b.lim.AllowN(b.base.Add(time.Duration(now)), int(n))
+// take removes tokens that shortage has shown to be there, and reports whether
+// there were any to remove.
+func (b *bucket) take(now, n int64) bool {
+	if !b.policy.On() || n <= 0 {
+		return false
 	}
+	b.sure -= n
+	return b.lim.AllowN(b.base.Add(time.Duration(now)), int(n))
 }
 
 // giveBack returns tokens taken before; the bucket never gets fuller than full.
@@ -76,16 +78,19 @@ func (b *bucket) giveBack(now, n int64) {
 }
 
 // callerBucket is the bucket every caller of a class has, kept in one number per
-// caller: the time at which the bucket is full again.
+// caller: the time at which the bucket is full again. Switched off, it keeps its
+// numbers, so that levels can be carried over when it is switched on again.
 type callerBucket struct {
 	on       bool
-	interval int64 // time per token
+	interval int64 // time per token; 0 = there never was such a bucket
 	depth    int64 // interval * burst
 }
 
-func newCallerBucket(p BucketPolicy) callerBucket {
+// next is the bucket under p.
+func (b callerBucket) next(p BucketPolicy) callerBucket {
 	if !p.On() {
-		return callerBucket{}
+		b.on = false
+		return b
 	}
 	i := p.interval()
 	return callerBucket{on: true, interval: i, depth: i * p.Burst}
@@ -100,9 +105,9 @@ func (b callerBucket) shortage(now, full, n int64) int64 {
 func (b callerBucket) taken(now, full int64) int64 { return max(full, now) + b.interval }
 
 // converted carries the level of a bucket over from b to next in tokens: a
-// bucket that is not full keeps its tokens, at most next's burst.
+// bucket that is full stays full, another keeps its tokens, at most next's burst.
 func (b callerBucket) converted(now, full int64, next callerBucket) int64 {
-	if full <= now || !next.on || !b.on {
+	if full <= now || b.interval == 0 {
 		return full
 	}
 	level := float64(b.depth-(full-now)) / float64(b.interval)

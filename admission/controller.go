@@ -155,7 +155,9 @@ func (c *Controller) begin(r *Request, wait bool) (Permit, *Refusal, *waiter, ti
 	v := c.decide(&q)
 	if v.reason == ReasonNone {
 		c.count(q.class, DecisionAdmitted)
-		return c.take(&q), nil, nil, 0
+		permit := c.take(&q)
+		c.passedBy(&c.classes[q.class])
+		return permit, nil, nil, 0
 	}
 	p := &c.classes[q.class].policy
 	var victim *waiter

@@ -144,10 +144,10 @@ func (c *Controller) take(q *claim) Permit {
 		c.countCaller(q, cl, rec)
 	}
 	if !q.cont {
-		rec.charged = true
-		rec.bytes = cl.bytes.charge(q.bytes)
-		cl.bucket.take(c.now, 1)
-		cl.bytes.take(c.now, rec.bytes)
+		rec.paid = cl.bucket.take(c.now, 1)
+		if n := cl.bytes.charge(q.bytes); cl.bytes.take(c.now, n) {
+			rec.bytes = n
+		}
 	}
 	return p
 }
@@ -163,7 +163,7 @@ func (c *Controller) countCaller(q *claim, cl *classState, rec *permitRecord) {
 		}
 		rec.counted |= 1 << s
 		if e := q.entry(cl, s); e != nil {
-			c.charge(cl, e, s, q.cont)
+			c.charge(rec, cl, e, s, q.cont)
 		} else {
 			missing |= 1 << s
 		}
@@ -171,13 +171,14 @@ func (c *Controller) countCaller(q *claim, cl *classState, rec *permitRecord) {
 	rec.over = q.over
 	for m := missing; m != 0; m &= m - 1 {
 		s := Scope(bits.TrailingZeros8(m))
-		c.charge(cl, c.callers.insert(c.callers.id(cl.class, s, q.keys[s]), cl.class), s, q.cont)
+		c.charge(rec, cl, c.callers.insert(c.callers.id(cl.class, s, q.keys[s]), cl.class), s, q.cont)
 	}
 }
 
-func (c *Controller) charge(cl *classState, e *callerEntry, s Scope, cont bool) {
+func (c *Controller) charge(rec *permitRecord, cl *classState, e *callerEntry, s Scope, cont bool) {
 	e.count++
 	if s == ByAddress && cl.caller.on && !cont {
+		rec.callerPaid = true
 		e.full = cl.caller.taken(c.now, e.full)
 	}
 }

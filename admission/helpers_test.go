@@ -70,8 +70,15 @@ func mustRefuse(t testing.TB, c *Controller, r *Request, reason Reason) *Refusal
 	return refusal
 }
 
+// failer is what testing.TB and rapid.T have in common.
+type failer interface {
+	Helper()
+	Errorf(string, ...any)
+	Fatalf(string, ...any)
+}
+
 // mustBeIdle fails the test unless everything is back at zero.
-func mustBeIdle(t testing.TB, c *Controller) {
+func mustBeIdle(t failer, c *Controller) {
 	t.Helper()
 	s := c.Snapshot()
 	if s.InUse != 0 || s.SharedUsed != 0 || s.Permits != 0 {

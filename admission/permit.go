@@ -14,20 +14,21 @@ type Permit struct {
 
 // permitRecord is the controller's side of a permit. Guarded by Controller.mu.
 type permitRecord struct {
-	gen       uint32 // matches the Permit while it is live; wraps after 2^32 uses
-	next      uint32 // free list
-	live      bool
-	class     Class
-	counted   uint8 // scopes counted in the caller table, as bits
-	over      uint8 // of counted: in the overflow entry
-	abandoned bool
-	beyond    bool // granted in dry run outside every limit
-	unproven  bool
-	charged   bool // one token of the request buckets was taken
-	start     int64
-	bytes     int64 // taken from the byte bucket and not given back
-	group     Key
-	keys      [NumScopes]Key
+	gen        uint32 // matches the Permit while it is live; wraps after 2^32 uses
+	next       uint32 // free list
+	live       bool
+	class      Class
+	counted    uint8 // scopes counted in the caller table, as bits
+	over       uint8 // of counted: in the overflow entry
+	abandoned  bool
+	beyond     bool // granted in dry run outside every limit
+	unproven   bool
+	paid       bool // one token of the class's bucket was taken
+	callerPaid bool // and one of the caller's
+	start      int64
+	bytes      int64 // taken from the byte bucket and not given back
+	group      Key
+	keys       [NumScopes]Key
 }
 
 // permitSlab holds all records in chunks, so that growing moves none. It never

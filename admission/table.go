@@ -41,7 +41,7 @@ type callerEntry struct {
 const (
 	tableParts  = 256
 	idBit       = 1 << 63 // set in every id, so that small numbers are free for other uses
-	sweepStep   = 4       // slots looked at for each new caller
+	sweepStep   = 8       // slots looked at for each new caller
 	sweepFull   = 64      // slots looked at when the table is full
 	minPartSize = 8
 )

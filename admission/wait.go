@@ -18,6 +18,16 @@ func (c *Controller) decide(q *claim) verdict {
 	return v
 }
 
+// passedBy looks again at newcomers that are short of the class's tokens and
+// were passed by a continuation: it may have left them behind their own cap, and
+// then they hold nobody up.
+func (c *Controller) passedBy(cl *classState) {
+	if cl.queue.ready.n() > 0 {
+		c.pump(cl)
+		c.arm()
+	}
+}
+
 // mayWait returns ReasonNone when q, stopped by v, may join its class's queue,
 // else the refusal. victim is who has to leave for it, if anybody.
 func (c *Controller) mayWait(q *claim, v verdict) (refusal verdict, victim *waiter) {
@@ -208,6 +218,7 @@ func (c *Controller) pump(cl *classState) {
 		switch v := c.check(&w.claim); v.reason {
 		case ReasonNone:
 			c.grant(w)
+			onlyContinuations = false // it may have used up what the one short of tokens needs
 		case ReasonClassBucket, ReasonByteBucket:
 			q.short, q.wakeAt = v.reason, c.now+v.delay
 			onlyContinuations = true
@@ -276,25 +287,29 @@ func (c *Controller) handOn(p Permit) {
 		return
 	}
 	cl := &c.classes[rec.class]
-	if rec.charged {
+	if rec.paid {
 		cl.bucket.giveBack(c.now, 1)
-		cl.bytes.giveBack(c.now, rec.bytes)
-		c.giveBackCaller(rec, cl)
 	}
+	cl.bytes.giveBack(c.now, rec.bytes)
+	c.giveBackCaller(rec, cl)
 	c.free(rec)
 	c.permits.remove(p, rec)
 	c.settleQueue(cl)
 }
 
+// giveBackCaller returns the caller's token; an entry forgotten meanwhile was
+// full again and needs none.
 func (c *Controller) giveBackCaller(rec *permitRecord, cl *classState) {
-	if !cl.caller.on || rec.counted&(1<<ByAddress) == 0 {
+	if !rec.callerPaid {
 		return
 	}
 	e := &cl.overflow[ByAddress]
 	if rec.over&(1<<ByAddress) == 0 {
 		e = c.callers.find(c.callers.id(cl.class, ByAddress, rec.keys[ByAddress]))
 	}
-	e.full -= cl.caller.interval
+	if e != nil {
+		e.full -= cl.caller.interval
+	}
 }
 
 // settleQueue lets go who can after something of cl was given back.
