@@ -58,11 +58,12 @@ func (s *site) workTree(t *testing.T, git *harness.Git, r *harness.Repository, u
 func (s *site) occupy(t *testing.T, r *harness.Repository, first, n int) (release func()) {
 	t.Helper()
 	release = r.Hold(t)
-	before := s.Class(t, "anonymous").InUse
+	before, held := s.Class(t, "anonymous").InUse, r.Held(t)
 	for i := range n {
 		harness.Hold(t, harness.Loopback(first+i), s.addr, path(r), r.Head)
 	}
 	s.WaitInUse(t, "anonymous", before+n)
+	r.WaitHeld(t, held+n)
 	return release
 }
 

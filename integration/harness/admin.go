@@ -90,7 +90,7 @@ func (g *Gateway) WaitInUse(tb testing.TB, class string, n int) {
 	tb.Helper()
 	Eventually(tb, 30*time.Second, fmt.Sprintf("class %s with %d in use", class, n), func() error {
 		if c := g.Class(tb, class); c.InUse != n {
-			return fmt.Errorf("%d in use, %d waiting", c.InUse, c.Waiting)
+			return fmt.Errorf("%d in use, %d waiting, %d abandoned; decisions %v", c.InUse, c.Waiting, c.Abandoned, c.Decisions)
 		}
 		return nil
 	})

@@ -26,7 +26,8 @@ const apacheModules = "/usr/lib/apache2/modules"
 //
 // A repository whose name begins with "private" needs a user for everything; any other is open to read and needs alice to push.
 // Prefork is used because with the event MPM and mod_cgid most answers stall for the keep-alive time-out when the backend
-// leaves without reading the body, which would hide what the gateway does.
+// leaves without reading the body, which would hide what the gateway does. All processes a test needs are started at once:
+// prefork otherwise adds them second by second, and clients would wait for that.
 type Apache struct {
 	*Process
 	Addr string // host:port
@@ -53,6 +54,14 @@ func StartApache(tb testing.TB) *Apache {
 	conf := filepath.Join(dir, "apache.conf")
 	writeFile(tb, conf, a.config(tb), 0o644)
 	a.Process = startProcess(tb, "apache", exec.Command(server, "-f", conf, "-DFOREGROUND"))
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			for _, name := range []string{"error.log", "access.log"} {
+				b, _ := os.ReadFile(filepath.Join(dir, name))
+				tb.Logf("---- apache %s\n%s", name, tail(string(b), 4000))
+			}
+		}
+	})
 	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	a.waitReady(tb, 30*time.Second, func() error {
 		resp, err := client.Get("http://" + a.Addr + "/")
@@ -105,7 +114,9 @@ CustomLog "@DIR@/access.log" plain
 @USER@
 ServerLimit 200
 MaxRequestWorkers 200
-StartServers 4
+StartServers 80
+MinSpareServers 8
+MaxSpareServers 100
 KeepAliveTimeout 5
 TypesConfig /dev/null
 DocumentRoot "@DIR@/htdocs"

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -45,7 +46,7 @@ func startProcess(tb testing.TB, name string, cmd *exec.Cmd) *Process {
 	tb.Cleanup(func() {
 		p.Stop(tb)
 		if tb.Failed() {
-			tb.Logf("---- %s\n%s", name, tail(p.Output(), 20000))
+			tb.Logf("---- %s\n%s", name, tail(shorten(p.Output()), 8000))
 		}
 	})
 	return p
@@ -123,6 +124,21 @@ func tail(s string, n int) string {
 		return s
 	}
 	return fmt.Sprintf("… %d bytes left out …\n%s", len(s)-n, s[len(s)-n:])
+}
+
+// shorten cuts long lines and leaves out Caddy's lines of level info.
+func shorten(output string) string {
+	var b strings.Builder
+	for line := range strings.Lines(output) {
+		if strings.Contains(line, `"level":"info"`) {
+			continue
+		}
+		if len(line) > 400 {
+			line = line[:200] + " … " + line[len(line)-200:]
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 // writeFile writes a file of a test and fails the test when it cannot.
