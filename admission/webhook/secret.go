@@ -18,9 +18,20 @@ const (
 
 // Secrets is the set of active secrets of one hook. The zero value holds
 // none. It never prints, marshals or logs what it holds.
-type Secrets struct{ ring *keyring }
+type Secrets struct{ keys keyring }
 
-type keyring struct{ keys [][]byte }
+// keyring hands out keys. A function prints as an address under every verb;
+// a pointer to keys does not: fmt follows it when the verb does not fit.
+type keyring func() [][]byte
+
+func newKeyring(keys [][]byte) keyring { return func() [][]byte { return keys } }
+
+func (k keyring) values() [][]byte {
+	if k == nil {
+		return nil
+	}
+	return k()
+}
 
 // NewSecrets returns a set of the given secrets. Empty ones, more than
 // [MaxSecrets] or more than 4096 bytes each are an error.
@@ -28,25 +39,20 @@ func NewSecrets(values ...string) (Secrets, error) {
 	if len(values) > MaxSecrets {
 		return Secrets{}, fmt.Errorf("%d secrets: at most %d", len(values), MaxSecrets)
 	}
-	ring := &keyring{}
+	var keys [][]byte
 	for i, v := range values {
 		if v == "" || len(v) > maxSecretSize {
 			return Secrets{}, fmt.Errorf("secret %d: want 1 to %d bytes", i+1, maxSecretSize)
 		}
-		ring.keys = append(ring.keys, []byte(v))
+		keys = append(keys, []byte(v))
 	}
-	return Secrets{ring: ring}, nil
+	return Secrets{keys: newKeyring(keys)}, nil
 }
 
 // Len returns how many secrets are active.
 func (s Secrets) Len() int { return len(s.values()) }
 
-func (s Secrets) values() [][]byte {
-	if s.ring == nil {
-		return nil
-	}
-	return s.ring.keys
-}
+func (s Secrets) values() [][]byte { return s.keys.values() }
 
 // Format writes a fixed text for every verb.
 func (s Secrets) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[secrets]") }

@@ -20,8 +20,8 @@ import (
 // secrets. It is immutable and safe for concurrent use.
 type Verifier struct {
 	profile  *Profile
-	ring     *keyring // as the profile's Auth needs them, see compileKey
-	maxBody  int64    // operator's cap, 0 = the profile's
+	keys     keyring // as the profile's Auth needs them, see compileKey
+	maxBody  int64   // operator's cap, 0 = the profile's
 	reserved map[string]struct{}
 }
 
@@ -38,14 +38,16 @@ func New(p *Profile, s Secrets, maxBody int64) (*Verifier, error) {
 	if maxBody < 0 || maxBody > MaxBodyForm {
 		return nil, fmt.Errorf("body cap %d: want 0 to %d bytes", maxBody, int64(MaxBodyForm))
 	}
-	v := &Verifier{profile: p, ring: &keyring{}, maxBody: maxBody, reserved: p.reservedNames()}
+	v := &Verifier{profile: p, maxBody: maxBody, reserved: p.reservedNames()}
+	var keys [][]byte
 	for i, raw := range s.values() {
 		key, err := p.compileKey(raw)
 		if err != nil {
 			return nil, fmt.Errorf("profile %s: secret %d: %w", p.Name, i+1, err)
 		}
-		v.ring.keys = append(v.ring.keys, key)
+		keys = append(keys, key)
 	}
+	v.keys = newKeyring(keys)
 	return v, nil
 }
 
@@ -121,7 +123,7 @@ func (p *Profile) compileKey(raw []byte) ([]byte, error) {
 func (v *Verifier) credentialOK(value string) bool {
 	sum := sha256.Sum256([]byte(value))
 	match := 0
-	for _, key := range v.ring.keys {
+	for _, key := range v.keys.values() {
 		match |= subtle.ConstantTimeCompare(sum[:], key)
 	}
 	return match == 1
@@ -155,7 +157,7 @@ func (h *Head) verifyBody(body []byte) *Refusal {
 		sig, _ := base64.StdEncoding.DecodeString(h.header.Get(p.canonical.name))
 		signed := append(append(make([]byte, 0, len(body)+128), body...), h.header.Get(p.nonce)...)
 		ok := false
-		for _, key := range h.v.ring.keys {
+		for _, key := range h.v.keys.values() {
 			ok = ed25519.Verify(key, signed, sig) || ok
 		}
 		if !ok {
@@ -172,7 +174,7 @@ func (h *Head) verifyHMAC(body []byte) *Refusal {
 		return refuse(BadForm)
 	}
 	var owner []byte
-	for _, key := range h.v.ring.keys {
+	for _, key := range h.v.keys.values() {
 		sum := macOf(p.algorithm.new(), key, body, decode)
 		if hmac.Equal(sum, h.digest[:len(sum)]) {
 			owner = key
@@ -209,7 +211,7 @@ func macOf(alg func() hash.Hash, key, body []byte, decode bool) []byte {
 
 func (h *Head) verifyStandard(body []byte) *Refusal {
 	match := false
-	for _, key := range h.v.ring.keys {
+	for _, key := range h.v.keys.values() {
 		mac := hmac.New(sha256.New, key)
 		_, _ = mac.Write([]byte(h.header.Get("Webhook-Id") + "." + h.header.Get("Webhook-Timestamp") + "."))
 		_, _ = mac.Write(body)
