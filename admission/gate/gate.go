@@ -197,6 +197,7 @@ func (g *Gate) run(w http.ResponseWriter, r *http.Request, s *subject, permit ad
 	ctx, dog := watch(base, w, g.limits(s.class))
 	x := &exchange{g: g, s: s, r: r, b: b, next: next, out: newWriter(w, dog), permit: permit}
 	x.prepare(dog)
+	defer g.state.slow.enter(s.class, dog, g.state.Controller)()
 	if s.abandonable(b) {
 		defer x.abandonWith(client, dog)()
 	}
@@ -288,6 +289,8 @@ func outcomeOf(out *writer, status int, cause error, client context.Context, p a
 	switch {
 	case errors.Is(cause, errStalled):
 		return admission.OutcomeStalled
+	case errors.Is(cause, errSlow):
+		return admission.OutcomeDisplaced
 	case cause != nil:
 		return admission.OutcomeDeadline
 	case client.Err() != nil:

@@ -372,3 +372,56 @@ func TestAbandonedWorkIsBounded(t *testing.T) {
 		check(0)
 	})
 }
+
+// A slow client keeps its place until somebody needs it; then the slowest goes.
+func TestSlowestGoesWhenSomebodyWaits(t *testing.T) {
+	two := 2
+	cfg := admission.Config{Classes: map[string]*admission.ClassConfig{
+		"anonymous": {Max: &two, CallerMax: &two, Wait: &admission.WaitConfig{Size: 10, Max: admission.Duration(time.Minute)}},
+	}}
+	endless := func(w http.ResponseWriter, r *http.Request) error {
+		if r.Header.Get("Quick") != "" {
+			return nil
+		}
+		for {
+			if _, err := w.Write(make([]byte, 1<<10)); err != nil {
+				return err
+			}
+		}
+	}
+	inBubble(t, cfg, endless, func(t *testing.T, b *bubble) {
+		drip := func(every time.Duration) net.Conn {
+			c := b.send(post(readRPC, 4, "0000"))
+			go func() {
+				for buf := make([]byte, 1<<10); ; time.Sleep(every) {
+					if _, err := io.ReadFull(c, buf); err != nil {
+						return
+					}
+				}
+			}()
+			return c
+		}
+		slow, slower := drip(500*time.Millisecond), drip(5*time.Second)
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		if n := b.state.Controller.Snapshot().Classes[admission.Anonymous].InUse; n != 2 {
+			t.Fatalf("%d of 2 slow readers are left although nobody waits", n)
+		}
+		start := time.Now()
+		raw := strings.Replace(post(readRPC, 4, "0000"), "\r\n\r\n", "\r\nQuick: 1\r\n\r\n", 1)
+		if code, _ := status(t, b.send(raw)); code != http.StatusOK || time.Since(start) > time.Minute {
+			t.Errorf("the waiter got %d after %v", code, time.Since(start))
+		}
+		if n := b.outcome(admission.Anonymous, admission.OutcomeDisplaced); n != 1 {
+			t.Errorf("%d displaced, want the slowest one", n)
+		}
+		if _, err := slower.Write([]byte("x")); err == nil {
+			t.Error("the slower reader is still connected")
+		}
+		if _, err := slow.Write([]byte("x")); err != nil {
+			t.Errorf("the faster reader was ended: %v", err)
+		}
+		_, _ = slow.Close(), slower.Close()
+		time.Sleep(10 * time.Second) // the readers notice
+	})
+}

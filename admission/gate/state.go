@@ -22,6 +22,7 @@ type State struct {
 	linger lingerLimit
 
 	abandoned abandonedWork
+	slow      slowHolders
 	replayed  atomic.Int64
 }
 

@@ -38,6 +38,11 @@ type watchdog struct {
 	busy    [2]time.Time // start of the client read and write in progress; zero: none
 	cause   error        // why it cut; nil: it did not
 	stopped bool
+
+	started time.Time
+	spent   time.Duration // inside reads from and writes to the client
+	moved   int64         // bytes that these moved
+	tick    func()        // called now and then while the request runs; nil: not
 }
 
 // limits are the times of one request; a zero duration is no limit.
@@ -53,6 +58,7 @@ func watch(parent context.Context, w http.ResponseWriter, l limits) (context.Con
 	ctx, cancel := context.WithCancelCause(parent)
 	d := &watchdog{rc: http.NewResponseController(w), cancel: cancel, stall: l.stall}
 	now := clock()
+	d.started = now
 	if l.hard > 0 {
 		d.hardBy = now.Add(l.hard)
 	}
@@ -95,6 +101,16 @@ func (d *watchdog) armLocked(now time.Time) {
 }
 
 func (d *watchdog) check() {
+	d.checkOnce()
+	d.mu.Lock()
+	tick := d.tick
+	d.mu.Unlock()
+	if tick != nil {
+		tick()
+	}
+}
+
+func (d *watchdog) checkOnce() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.stopped || d.cause != nil {
@@ -168,10 +184,32 @@ func (d *watchdog) begin(dir direction) {
 	d.mu.Unlock()
 }
 
-func (d *watchdog) end(dir direction) {
+func (d *watchdog) end(dir direction, bytes int) {
+	now := clock()
 	d.mu.Lock()
+	d.spent += now.Sub(d.busy[dir])
+	d.moved += int64(bytes)
 	d.busy[dir] = time.Time{}
 	d.mu.Unlock()
+}
+
+// slowness reports for how long the request runs and how many bytes per second
+// its client takes or gives: bytes over the time spent inside reads and writes,
+// so that a thoughtful upstream is not held against it. ok is false when the
+// client was not waited for long enough to say.
+func (d *watchdog) slowness(now time.Time) (age time.Duration, rate float64, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	spent := d.spent
+	for _, since := range d.busy {
+		if !since.IsZero() {
+			spent += now.Sub(since)
+		}
+	}
+	if spent < slowLeast {
+		return 0, 0, false
+	}
+	return now.Sub(d.started), float64(d.moved) / spent.Seconds(), !d.stopped && d.cause == nil
 }
 
 // cut says why the watchdog ended the request, or nil.

@@ -21,7 +21,6 @@ type writer struct {
 	http.ResponseWriter
 	dog    *watchdog
 	status int // first status >= 200, 0 before
-	bytes  int64
 
 	// Holding. header is next's own header map while the answer is held back;
 	// judge is called once, when the answer is complete or held is full.
@@ -101,7 +100,7 @@ func (w *writer) begin() {
 	}
 	w.dog.begin(writing)
 	w.ResponseWriter.WriteHeader(w.status)
-	w.dog.end(writing)
+	w.dog.end(writing, 0)
 }
 
 // Write sends b to the client, or keeps it while the answer is held back.
@@ -128,17 +127,21 @@ func (w *writer) send(b []byte) (int, error) {
 	}
 	w.dog.begin(writing)
 	n, err := w.ResponseWriter.Write(b)
-	w.dog.end(writing)
-	w.bytes += int64(n)
-	if err != nil && w.abandon != nil && w.dog.cut() == nil {
-		w.leave()
-		return w.drain(b)
+	w.dog.end(writing, n)
+	if err != nil && w.abandon != nil {
+		if w.leave(); w.gone.Load() {
+			return w.drain(b)
+		}
 	}
 	return n, err
 }
 
-// leave notes that the client is gone. It may be called from any goroutine.
+// leave notes that the client is gone. It may be called from any goroutine. A
+// connection that the watchdog cut looks gone too and is not.
 func (w *writer) leave() {
+	if w.dog.cut() != nil {
+		return
+	}
 	if w.gone.CompareAndSwap(false, true) {
 		w.abandon()
 	}
@@ -205,7 +208,7 @@ func (w *writer) FlushError() error {
 		return nil
 	}
 	w.dog.begin(writing)
-	defer w.dog.end(writing)
+	defer w.dog.end(writing, 0)
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
@@ -235,14 +238,12 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // progressBody reports the client's progress on an upload.
 type progressBody struct {
 	io.ReadCloser
-	dog   *watchdog
-	bytes int64
+	dog *watchdog
 }
 
 func (b *progressBody) Read(p []byte) (int, error) {
 	b.dog.begin(reading)
 	n, err := b.ReadCloser.Read(p)
-	b.dog.end(reading)
-	b.bytes += int64(n)
+	b.dog.end(reading, n)
 	return n, err
 }
