@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -44,7 +45,7 @@ func (l *layout) followServer(server *caddyhttp.Server) {
 
 func siteOf(r *caddyhttp.Route, outer string) string {
 	if hosts := routeHosts(r); len(hosts) > 0 {
-		return fmt.Sprint(hosts)
+		return strings.Join(hosts, " ")
 	}
 	return outer
 }

@@ -15,6 +15,7 @@ import (
 // it.
 type layout struct {
 	sites    map[*Handler]string
+	spoofed  []string // servers with a handler that trust proxies without the strict rule
 	warnings []string
 }
 
@@ -25,9 +26,13 @@ func readLayout(app *caddyhttp.App) *layout {
 	for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
 		server := app.Servers[name]
 		f := &finder{server: server, layout: l, count: count}
+		before := len(l.sites)
 		f.routes(server.Routes, "")
 		if server.Errors != nil {
 			f.routes(server.Errors.Routes, "")
+		}
+		if len(l.sites) > before && server.TrustedProxiesStrict == 0 && serverTrustsProxies(server) {
+			l.spoofed = append(l.spoofed, name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(app.Servers)) {
@@ -131,17 +136,9 @@ func (a *App) warnLayout() {
 	for _, warning := range a.layout().warnings {
 		a.logger.Warn(warning)
 	}
-	app, err := a.ctx.AppIfConfigured("http")
-	if err != nil {
-		return
-	}
-	servers := app.(*caddyhttp.App).Servers
-	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		s := servers[name]
-		if s.TrustedProxiesStrict == 0 && serverTrustsProxies(s) {
-			a.logger.Warn("trusted_proxies without trusted_proxies_strict: "+
-				"whoever sends a forwarding header chooses the address that limits count; set trusted_proxies_strict",
-				zap.String("server", name))
-		}
+	if spoofed := a.layout().spoofed; len(spoofed) > 0 {
+		a.logger.Warn("trusted_proxies without trusted_proxies_strict: "+
+			"whoever sends a forwarding header chooses the address that limits count; set trusted_proxies_strict",
+			zap.Strings("servers", spoofed))
 	}
 }

@@ -11,9 +11,10 @@ import (
 )
 
 // layoutOf provisions a Caddyfile and reads its layout.
-func layoutOf(t *testing.T, config string) *layout {
+func layoutOf(t *testing.T, config string, options ...string) *layout {
 	t.Helper()
-	raw, err := adapt("{\n admin off\n auto_https off\n persist_config off\n log {\n output discard\n }\n}\n" + config)
+	raw, err := adapt("{\n admin off\n auto_https off\n persist_config off\n log {\n output discard\n }\n servers {\n" +
+		strings.Join(options, "\n") + "\n}\n}\n" + config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,5 +96,27 @@ http://git.example.com {
 	alone := names("http://b.example.com, http://a.example.com {\n admission\n respond 200\n}\n")
 	if !slices.Equal(alone, []string{"a.example.com b.example.com"}) {
 		t.Errorf("alone: %q", alone)
+	}
+}
+
+// TestSpoofedServers: trusted proxies without the strict rule are warned about
+// where this module counts by address, and only there.
+func TestSpoofedServers(t *testing.T) {
+	const trusting = "trusted_proxies static 10.0.0.0/8"
+	for name, c := range map[string]struct {
+		options, site string
+		want          int
+	}{
+		"lax":             {trusting, "admission\n respond ok", 1},
+		"strict":          {trusting + "\n trusted_proxies_strict", "admission\n respond ok", 0},
+		"none":            {"", "admission\n respond ok", 0},
+		"lax, not for us": {trusting, "respond ok", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := layoutOf(t, "http://git.example.com {\n"+c.site+"\n}\n", c.options)
+			if len(l.spoofed) != c.want {
+				t.Errorf("servers %q, want %d", l.spoofed, c.want)
+			}
+		})
 	}
 }
