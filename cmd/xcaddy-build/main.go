@@ -24,7 +24,9 @@ const usage = `usage: xcaddy-build <command>
         builds Caddy with this module and, if you like, more modules
   run [caddy arguments]
         builds and then becomes that Caddy, e.g. run --config Caddyfile
-  demo  floods a git server on this machine, without and with the gateway
+  demo [--binary file] [--phase 25s]
+        floods a git server on this machine, without and with the gateway;
+        with --binary it takes a Caddy that has this module instead of building one
 `
 
 func main() {
@@ -54,7 +56,7 @@ func command(ctx context.Context, args []string) error {
 	case "run":
 		return runCaddy(ctx, args[1:])
 	case "demo":
-		return runDemo(ctx)
+		return runDemo(ctx, args[1:])
 	}
 	fmt.Fprintf(os.Stderr, "unknown command %q\n%s", args[0], usage)
 	return flag.ErrHelp

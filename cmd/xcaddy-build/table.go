@@ -9,20 +9,14 @@ import (
 	"github.com/caddy-admission/gateway/integration/flood"
 )
 
-// table prints one row per phase.
-func table(rows []phase) string {
+// table prints one row per phase. The times are those of pushes that passed.
+func table(rows []*phase) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "\tpushes tried\tpassed\tmedian\tworst\tclones served\tclones refused\tmost at the server\t")
+	fmt.Fprintln(w, "\tpushes tried\tpassed\tmedian\tworst\tclones served\trefused\tmost at the server\t")
 	for _, p := range rows {
-		passed, times := 0, []time.Duration(nil)
-		for _, a := range p.pushes {
-			if a.OK {
-				passed++
-				times = append(times, a.Took)
-			}
-		}
-		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d of %d\t\n", p.name, len(p.pushes), passed,
+		tried, passed, times := p.result()
+		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\t%d\t%d of %d\t\n", p.name, tried, passed,
 			short(flood.Quantile(times, 0.5)), short(flood.Quantile(times, 1)),
 			p.clones.Served(), p.clones.Refused(), p.peak, demoWorkers)
 	}

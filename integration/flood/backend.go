@@ -24,9 +24,14 @@ type BackendConfig struct {
 	Root      string        // folder of bare repositories
 	Workers   int           // requests served at once
 	QueueWait time.Duration // a request without a worker gets 503 after this; zero: it waits for ever
-	RunToEnd  bool          // a worker finishes its work although the client left
+	Think     time.Duration // what packing for a clone takes before its first byte; it goes on although the client left
 	AuthDelay time.Duration // what one password check costs
-	Password  string        // zero: Password
+
+	// ChallengeDelay is what a 401 to a request without a credential costs.
+	ChallengeDelay time.Duration
+	// Account says who may push; nil: User with Password. It must be safe for
+	// concurrent use.
+	Account func(user, password string) bool
 }
 
 // Backend serves the repositories below Root: reading is open to everybody and
@@ -54,8 +59,8 @@ func StartBackend(cfg BackendConfig) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Password == "" {
-		cfg.Password = Password
+	if cfg.Account == nil {
+		cfg.Account = func(user, password string) bool { return user == User && password == Password }
 	}
 	b := &Backend{
 		URL: "http://" + l.Addr().String(), cfg: cfg,
@@ -142,17 +147,12 @@ func (b *Backend) enter(ctx context.Context) bool {
 func (b *Backend) authenticate(r *http.Request) string {
 	user, password, ok := r.BasicAuth()
 	if !ok {
+		Pause(r.Context(), b.cfg.ChallengeDelay) // the server's own cost, not a wait for something
 		return ""
 	}
 	b.checks.Add(1)
-	if b.cfg.AuthDelay > 0 {
-		select {
-		case <-time.After(b.cfg.AuthDelay): // the server's own cost, not a wait for something
-		case <-r.Context().Done():
-			return ""
-		}
-	}
-	if user == User && password == b.cfg.Password {
+	Pause(r.Context(), b.cfg.AuthDelay)
+	if b.cfg.Account(user, password) {
 		return user
 	}
 	return ""
@@ -181,5 +181,7 @@ func NewRepository(ctx context.Context, root, name string, files, size int) (str
 		}
 	}
 	return bare, errors.Join(g.run(ctx, work, "add", "."), g.run(ctx, work, "commit", "-q", "-m", "seed"),
-		g.run(ctx, work, "push", "-q", bare, "main"))
+		g.run(ctx, work, "push", "-q", bare, "main"),
+		// One pack, as a server's maintenance leaves it: a clone costs reading, not compressing.
+		g.run(ctx, bare, "repack", "-adq"))
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/textproto"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 )
@@ -15,13 +14,12 @@ import (
 // runGit runs `git http-backend` for one request. Unlike net/http/cgi it takes
 // chunked bodies, which git sends for every push above a megabyte.
 func (b *Backend) runGit(w http.ResponseWriter, r *http.Request, user string) {
-	ctx := r.Context()
-	if b.cfg.RunToEnd {
-		ctx = b.root
+	if strings.HasSuffix(r.URL.Path, "/git-upload-pack") {
+		Pause(b.root, b.cfg.Think)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	cmd := exec.CommandContext(ctx, b.git)
+	cmd := command(ctx, b.git)
 	cmd.Env = b.environment(r, user)
 	cmd.Stdin = r.Body
 	out, err := cmd.StdoutPipe()
@@ -32,7 +30,9 @@ func (b *Backend) runGit(w http.ResponseWriter, r *http.Request, user string) {
 		http.Error(w, "git did not start", http.StatusBadGateway)
 		return
 	}
-	b.copyAnswer(w, bufio.NewReaderSize(out, 64<<10))
+	if err := copyAnswer(w, bufio.NewReaderSize(out, 64<<10)); err != nil {
+		cancel() // nobody reads on: git would wait for ever
+	}
 	_ = r.Body.Close()
 	_ = cmd.Wait()
 }
@@ -60,11 +60,11 @@ func (b *Backend) environment(r *http.Request, user string) []string {
 }
 
 // copyAnswer turns the CGI answer (RFC 3875 §6) into an HTTP one.
-func (b *Backend) copyAnswer(w http.ResponseWriter, out *bufio.Reader) {
+func copyAnswer(w http.ResponseWriter, out *bufio.Reader) error {
 	header, err := textproto.NewReader(out).ReadMIMEHeader()
 	if err != nil {
 		http.Error(w, "git broke off", http.StatusBadGateway)
-		return
+		return err
 	}
 	status := http.StatusOK
 	if s := header.Get("Status"); s != "" {
@@ -78,7 +78,6 @@ func (b *Backend) copyAnswer(w http.ResponseWriter, out *bufio.Reader) {
 		w.Header()[k] = v
 	}
 	w.WriteHeader(status)
-	if _, err := io.Copy(w, out); err != nil && b.cfg.RunToEnd {
-		_, _ = io.Copy(io.Discard, out) // the client left, the work goes on
-	}
+	_, err = io.Copy(w, out)
+	return err
 }

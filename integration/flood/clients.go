@@ -199,11 +199,18 @@ type Flood struct {
 	Rate    int    // bytes per second each client reads; 0: unbounded
 	Pause   time.Duration
 	Driver  Driver
+	Result  *Result // counts while it runs; nil: a new one
 }
+
+// NewResult returns an empty result.
+func NewResult() *Result { return &Result{Statuses: map[int]int{}} }
 
 // Run floods until ctx ends or Most is reached, and returns what came back.
 func (f Flood) Run(ctx context.Context) *Result {
-	res := &Result{Statuses: map[int]int{}}
+	res := f.Result
+	if res == nil {
+		res = NewResult()
+	}
 	sources := f.Sources
 	if sources == 0 {
 		sources = f.Clients
@@ -217,22 +224,16 @@ func (f Flood) Run(ctx context.Context) *Result {
 				}
 				c := NewClient(f.Target, run%sources)
 				c.Rate, c.Number = f.Rate, run
-				res.add(f.Driver(ctx, c))
+				answers := f.Driver(ctx, c)
 				c.Close()
-				pause(ctx, f.Pause)
+				if ctx.Err() != nil {
+					return // the end of the flood is no answer
+				}
+				res.add(answers)
+				Pause(ctx, f.Pause)
 			}
 		})
 	}
 	wg.Wait()
 	return res
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

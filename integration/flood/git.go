@@ -18,14 +18,13 @@ type Git struct {
 }
 
 func (g *Git) command(ctx context.Context, dir string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd := command(ctx, "git", args...)
 	cmd.Dir = dir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + g.Home, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
 		"GIT_AUTHOR_NAME=dev", "GIT_AUTHOR_EMAIL=dev@example.invalid",
 		"GIT_COMMITTER_NAME=dev", "GIT_COMMITTER_EMAIL=dev@example.invalid", "LC_ALL=C",
 	}
-	cmd.WaitDelay = 2 * time.Second
 	return cmd
 }
 
@@ -42,14 +41,13 @@ type Pusher struct {
 	Name string
 	git  Git
 	dir  string
-	url  string
 	n    int
 }
 
 // NewPusher makes a work tree below home with a history of its own; it talks to
-// nobody. url is the repository with the credential of User in it.
-func NewPusher(ctx context.Context, home, name, url string) (*Pusher, error) {
-	p := &Pusher{Name: name, dir: filepath.Join(home, name), url: url, git: Git{Home: home}}
+// nobody.
+func NewPusher(ctx context.Context, home, name string) (*Pusher, error) {
+	p := &Pusher{Name: name, dir: filepath.Join(home, name), git: Git{Home: home}}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -60,11 +58,13 @@ func NewPusher(ctx context.Context, home, name, url string) (*Pusher, error) {
 type Attempt struct {
 	OK   bool
 	Took time.Duration
-	Said string // git's standard error when it failed
+	Said string // git's output when it failed
 }
 
-// Push commits a little and pushes it, within limit.
-func (p *Pusher) Push(ctx context.Context, limit time.Duration) Attempt {
+// Push commits a little and pushes it to the branch of its name at url, which
+// may hold a credential, within limit. An attempt that ctx cut off
+// is not OK, whatever it would have become.
+func (p *Pusher) Push(ctx context.Context, url string, limit time.Duration) Attempt {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	p.n++
@@ -78,7 +78,7 @@ func (p *Pusher) Push(ctx context.Context, limit time.Duration) Attempt {
 		return Attempt{Said: err.Error()}
 	}
 	start := time.Now()
-	err := p.git.run(ctx, p.dir, "push", "-q", p.url, p.Name)
+	err := p.git.run(ctx, p.dir, "push", "-q", url, p.Name)
 	a := Attempt{OK: err == nil, Took: time.Since(start)}
 	if err != nil {
 		a.Said = err.Error()

@@ -58,9 +58,19 @@ func WaitListening(ctx context.Context, addr string, ended <-chan struct{}) erro
 // WaitBusy waits until n workers of b are busy or ctx ends.
 func WaitBusy(ctx context.Context, b *Backend, n int) {
 	for b.Busy() < n && ctx.Err() == nil {
-		pause(ctx, 10*time.Millisecond)
+		Pause(ctx, 10*time.Millisecond)
 	}
 }
 
 // Pause waits for d or until ctx ends.
-func Pause(ctx context.Context, d time.Duration) { pause(ctx, d) }
+func Pause(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
