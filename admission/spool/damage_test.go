@@ -122,6 +122,29 @@ func TestBytesInABodyAreNoRecord(t *testing.T) {
 	}
 }
 
+// TestTornCopy: when the power fails while what is kept is written again, the
+// first record stands, in this start and in later ones.
+func TestTornCopy(t *testing.T) {
+	disk := fill(t, 3, 1<<20)
+	first := disk.file(segmentSuffix, 0)
+	h, _ := decodeSegmentHead(first.data)
+	copied := segmentHead{version: formatVersion, number: h.number + 1, next: 4, before: h.number, end: int64(len(first.data)), salt: h.salt}
+	r, _ := decodeRecordHead(first.data[segmentHeadSize:], &h.salt)
+	data := append(copied.encode(), first.data[segmentHeadSize:segmentHeadSize+r.size()]...)
+	clear(data[len(data)-20:]) // the end of its body did not get there
+	disk.names[segmentName("/spool", copied.number)] = &memFile{data: data}
+	for life := range 3 {
+		s := open(t, memConfig(disk))
+		if sound, _ := soundOnes(t, s); sound != 3 {
+			t.Errorf("start %d: %d of 3", life, sound)
+		}
+		if _, err := s.Keep(context.Background(), "/hook", memDelivery("b", life)); err != nil {
+			t.Fatal(err)
+		}
+		_ = s.Close()
+	}
+}
+
 // TestDamagedFileIsSetAside: a file with damage is moved aside, not removed,
 // once nothing in it is kept any more.
 func TestDamagedFileIsSetAside(t *testing.T) {

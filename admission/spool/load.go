@@ -230,8 +230,8 @@ func readSegmentHead(f File) (segmentHead, bool) {
 }
 
 // readSegment reads one file up to end (-1 = all). Bodies are checked in the
-// newest only: those of older files were checked when they were newest or
-// will be when used.
+// newest only, and of records that were written again: those of older files
+// were checked when they were newest or will be when used.
 func (c *contents) readSegment(d Disk, dir string, seg *segment, end int64, newest bool) error {
 	f, err := d.Open(seg.name)
 	if err != nil {
@@ -254,7 +254,8 @@ func (c *contents) readSegment(d Disk, dir string, seg *segment, end int64, newe
 		c.next = max(c.next, h.next)
 	}
 	seg.size = segmentHeadSize
-	bad, err := scan(f, size, &seg.salt, newest, func(off int64, h recordHead, text []byte, ok bool) {
+	verify := func(h *recordHead) bool { return newest || c.entries[h.seq] != nil }
+	bad, err := scan(f, size, &seg.salt, verify, func(off int64, h recordHead, text []byte, ok bool) {
 		seg.size = off + h.size()
 		c.apply(seg, off, h, text, ok)
 	})
@@ -292,6 +293,10 @@ func (c *contents) apply(seg *segment, off int64, h recordHead, text []byte, bod
 	e := c.entries[h.seq]
 	switch h.kind {
 	case recordKeep:
+		if e != nil && !bodyOK {
+			seg.bad++ // written again, not whole: the first one stands
+			return
+		}
 		var f facts
 		if err := json.Unmarshal(text, &f); err != nil {
 			seg.bad++

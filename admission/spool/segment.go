@@ -34,9 +34,9 @@ type place struct {
 
 // scan walks the records of a segment file of the given size and calls found
 // for each sound one; a record whose facts are sound but whose body is not is
-// passed with bodyOK false. Bodies are read only when verify is set. Damaged
+// passed with bodyOK false. Bodies are read only where verify says so. Damaged
 // stretches are skipped and returned; scan fails only when reading fails.
-func scan(f io.ReaderAt, size int64, s *salt, verify bool,
+func scan(f io.ReaderAt, size int64, s *salt, verify func(*recordHead) bool,
 	found func(off int64, h recordHead, facts []byte, bodyOK bool)) ([]region, error) {
 	var bad []region
 	w := window{f: f, size: size}
@@ -45,7 +45,7 @@ func scan(f io.ReaderAt, size int64, s *salt, verify bool,
 		switch {
 		case err == nil:
 			ok := true
-			if verify && h.body > 0 {
+			if h.body > 0 && verify(&h) {
 				if ok, err = bodySound(f, off, &h); err != nil {
 					return bad, err
 				}

@@ -75,8 +75,8 @@ var senders = map[string]sender{
 		note: "five failures make it skip the hook for 10 s, growing to 10 h",
 	},
 	"azure-devops": {
-		label: "Azure DevOps", retries: append([]Way{WayDeadline}, answered5xx...),
-		retry: "it is sent up to eight more times after 408, 502, 503 or 504 (1 s to 60 s apart)",
+		label: "Azure DevOps", retries: answered5xx,
+		retry: "it is sent up to eight more times after 408, 502, 503 or 504, 1 s to 60 s apart (what it does after a time-out is not documented)",
 		who:   ByOperator, within: "7 days",
 		how:  "read it in the subscription's history and cause the event again",
 		note: "other failures put the subscription on probation, 410 disables it",
