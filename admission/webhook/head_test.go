@@ -176,6 +176,8 @@ func TestFacts(t *testing.T) {
 		`{"commits":["}","\"{"],"n":-1.5e3,"t":true,"repository":{"full_name":"o/r"}}`:             "o/r",
 		`[{"repository":{"full_name":"o/r"}}]`:                                                     "",
 		`{"repository":{"full_name":"` + strings.Repeat("x", 300) + `"}}`:                          "",
+		`{"repository":{"full_name":"` + strings.Repeat(`\n`, 5000) + `","x":1},"y":{}}`:           "",
+		`{"` + strings.Repeat(`\"`, 5000) + `":"}","repository":{"full_name":"o/r"}}`:              "o/r",
 		`{"repository":{"full_name":"o/r`:                                                          "",
 		``:                                                                                         "",
 		`not json`:                                                                                 "",

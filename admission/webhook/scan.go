@@ -43,12 +43,8 @@ func (s *scanner) next() (byte, bool) {
 		s.peeked = false
 		return s.last, true
 	}
-	if s.pos == len(s.buf) {
-		if !s.form || len(s.src) == 0 {
-			return 0, false
-		}
-		n, used := unescape(s.buf[:cap(s.buf)], s.src)
-		s.buf, s.src, s.pos = s.buf[:n], s.src[used:], 0
+	if s.pos == len(s.buf) && !s.fill() {
+		return 0, false
 	}
 	s.last = s.buf[s.pos]
 	s.pos++
@@ -56,6 +52,38 @@ func (s *scanner) next() (byte, bool) {
 }
 
 func (s *scanner) back() { s.peeked = true }
+
+// fill decodes the next piece, false at the end.
+func (s *scanner) fill() bool {
+	if !s.form || len(s.src) == 0 {
+		return false
+	}
+	n, used := unescape(s.buf[:cap(s.buf)], s.src)
+	s.buf, s.src, s.pos = s.buf[:n], s.src[used:], 0
+	return true
+}
+
+// skipString reads the rest of a string whose quote was consumed, in time
+// proportional to its length.
+func (s *scanner) skipString() bool {
+	for {
+		i := bytes.IndexAny(s.buf[s.pos:], "\"\\")
+		if i < 0 {
+			s.pos = len(s.buf)
+			if !s.fill() {
+				return false
+			}
+			continue
+		}
+		s.pos += i + 1
+		if s.buf[s.pos-1] == '"' {
+			return true
+		}
+		if _, ok := s.next(); !ok { // what the backslash escapes
+			return false
+		}
+	}
+}
 
 // token returns the next byte that is not white space.
 func (s *scanner) token() (byte, bool) {
@@ -70,18 +98,17 @@ func (s *scanner) token() (byte, bool) {
 // str reads the rest of a string whose quote was consumed. keep bounds the
 // bytes returned; a longer string is skipped and reported as "".
 func (s *scanner) str(keep int) (string, bool) {
-	var raw []byte
-	escaped, long := false, keep == 0
-	if !long {
-		raw = append(make([]byte, 0, 32), '"')
-	}
+	raw, escaped := append(make([]byte, 0, 32), '"'), false
 	for {
 		c, ok := s.next()
 		if !ok {
 			return "", false
 		}
-		if long = long || len(raw) > 6*keep; !long {
-			raw = append(raw, c)
+		if raw = append(raw, c); len(raw) > 6*keep && (escaped || c != '"') {
+			if !escaped && c == '\\' {
+				_, _ = s.next() // what it escapes
+			}
+			return "", s.skipString()
 		}
 		switch {
 		case escaped:
@@ -89,9 +116,6 @@ func (s *scanner) str(keep int) (string, bool) {
 		case c == '\\':
 			escaped = true
 		case c == '"':
-			if long {
-				return "", true
-			}
 			var v string
 			if json.Unmarshal(raw, &v) != nil || len(v) > keep {
 				return "", true
@@ -108,7 +132,7 @@ func (s *scanner) skip(c byte) bool {
 	for ok := true; ok; c, ok = s.token() {
 		switch c {
 		case '"':
-			if _, ok := s.str(0); !ok {
+			if !s.skipString() {
 				return false
 			}
 		case '{', '[':
