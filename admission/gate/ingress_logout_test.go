@@ -158,7 +158,7 @@ func TestForgedLogoutsDoNotBlockValidOnes(t *testing.T) {
 	logoutBubble(t, p, admission.Config{}, u, func(t *testing.T, s *ingressServer) {
 		stop := make(chan struct{})
 		for i := range 20 {
-			every(10*time.Millisecond, stop, func(n int) {
+			every(20*time.Millisecond, stop, func(n int) {
 				s.fire(logoutPost(fmt.Sprintf("198.51.%d.%d", i, n%200+1), p.token(true, []string{"k1", "other"}[n%2])))
 			})
 		}
