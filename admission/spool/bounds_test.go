@@ -18,7 +18,7 @@ func TestBounds(t *testing.T) {
 		fits  int
 	}{
 		{BoundCount, func(c *Config) { c.MaxCount = 10; c.RepositoryShare = 1 }, oneRepo, 10},
-		{BoundRepository, func(c *Config) { c.MaxCount = 40 }, oneRepo, 10},
+		{BoundRepository, func(c *Config) { c.MaxCount = 50 }, oneRepo, 45},
 		{BoundRepository, func(c *Config) { c.MaxBytes = 1 << 20; c.RepositoryShare = 0.1 }, oneRepo, 8},
 		{BoundBytes, func(c *Config) { c.MaxBytes = 1 << 20 }, eachRepo, 85},
 	} {
@@ -61,18 +61,24 @@ func TestBounds(t *testing.T) {
 func oneRepo(int) string    { return "a" }
 func eachRepo(i int) string { return fmt.Sprint("repo", i) }
 
-// TestShareLeavesRoom: a repository at its share takes nothing from others.
+// TestShareLeavesRoom: a repository that fills its share leaves a tenth of
+// the room, the next a tenth of that.
 func TestShareLeavesRoom(t *testing.T) {
 	c := memConfig(newMemDisk())
-	c.MaxCount = 8
+	c.MaxCount = 1000
 	s := open(t, c)
-	for i := range 20 {
-		_, _ = s.Keep(context.Background(), "/hook", testDelivery("storm", i))
-	}
-	for i := range 6 {
-		if _, err := s.Keep(context.Background(), "/hook", testDelivery(eachRepo(i), i)); err != nil {
-			t.Errorf("%d: %v", i, err)
+	for storm, want := range []int{900, 90, 9} {
+		for n := range 1100 {
+			if _, err := s.Keep(context.Background(), "/hook", testDelivery(eachRepo(storm), n)); err != nil {
+				if n != want || !is[*FullError](err) {
+					t.Errorf("storm %d kept %d: %v", storm, n, err)
+				}
+				break
+			}
 		}
+	}
+	if _, err := s.Keep(context.Background(), "/hook", testDelivery("another", 1)); err != nil {
+		t.Error(err)
 	}
 }
 

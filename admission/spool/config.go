@@ -46,8 +46,10 @@ type Config struct {
 	MaxAge Duration `json:"max_age,omitempty"`
 	// Deliveries kept, dead ones included. Default: 100000.
 	MaxCount int `json:"max_count,omitempty"`
-	// The part of MaxBytes and of MaxCount that one repository of one hook
-	// may fill. Default: 0.25.
+	// What one repository of one hook may hold, as a part of what it holds
+	// and what is free together: the first storm can fill this part of
+	// MaxBytes and MaxCount, the next this part of what that left. 1 =
+	// everything. Default: 0.9.
 	RepositoryShare float64 `json:"repository_share,omitempty"`
 	// The file with the key that seals credentials; made when missing.
 	// Default: the file "key" in the directory.
@@ -68,7 +70,7 @@ const (
 	DefaultMaxBytes        = 2 << 30
 	DefaultMaxAge          = 72 * time.Hour
 	DefaultMaxCount        = 100_000
-	DefaultRepositoryShare = 0.25
+	DefaultRepositoryShare = 0.9
 )
 
 // Validate reports everything that is wrong, and changes nothing.
@@ -80,11 +82,11 @@ func (c *Config) Validate() error {
 	} else if !filepath.IsAbs(c.Dir) {
 		bad("dir %q is not an absolute path", c.Dir)
 	}
-	if c.MaxBytes != 0 && c.MaxBytes < 1<<20 {
-		bad("max_bytes %d is below 1 MiB", c.MaxBytes)
+	if c.MaxBytes != 0 && c.MaxBytes < 64<<10 {
+		bad("max_bytes %d is below 64 KiB", c.MaxBytes)
 	}
-	if c.MaxAge != 0 && c.MaxAge < Duration(time.Minute) {
-		bad("max_age %s is below 1m", time.Duration(c.MaxAge))
+	if c.MaxAge != 0 && c.MaxAge < Duration(time.Second) {
+		bad("max_age %s is below 1s", time.Duration(c.MaxAge))
 	}
 	if c.MaxCount < 0 || c.MaxCount > 10_000_000 {
 		bad("max_count %d is not between 1 and 10000000", c.MaxCount)

@@ -15,8 +15,8 @@ func TestConfigValidate(t *testing.T) {
 		{`{"dir":"/x"}`, nil},
 		{`{"dir":"/x","max_bytes":2147483648,"max_age":"72h","max_count":5,"repository_share":1}`, nil},
 		{`{}`, []string{"dir is missing"}},
-		{`{"dir":"x","max_bytes":5,"max_age":"1s","max_count":-1,"repository_share":2,"segment_bytes":-1}`,
-			[]string{"absolute", "max_bytes 5", "max_age 1s", "max_count -1", "repository_share 2", "segment_bytes"}},
+		{`{"dir":"x","max_bytes":5,"max_age":"1ms","max_count":-1,"repository_share":2,"segment_bytes":-1}`,
+			[]string{"absolute", "max_bytes 5", "max_age 1ms", "max_count -1", "repository_share 2", "segment_bytes"}},
 	} {
 		var c Config
 		if err := json.Unmarshal([]byte(test.json), &c); err != nil {

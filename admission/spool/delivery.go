@@ -38,27 +38,29 @@ func bounded(s string) string {
 // headerBound is the most bytes of kept headers of one delivery.
 const headerBound = 32 << 10
 
-// keptHeaders are the headers that are written as they are: what the body is,
-// who sends which event, and the signatures a receiver may want to check. A
-// signature is good for this body alone. Names are canonical.
+// keptHeaders are the headers that are written as they are: what the body is
+// and who sends which event. Names are canonical.
 var keptHeaders = names(
 	"Content-Type", "User-Agent", "Accept",
 	"X-Github-Event", "X-Github-Event-Type", "X-Github-Delivery", "X-Github-Hook-Id",
 	"X-Github-Hook-Installation-Target-Type", "X-Github-Hook-Installation-Target-Id",
 	"X-Github-Enterprise-Version", "X-Github-Enterprise-Host",
-	"X-Gitea-Event", "X-Gitea-Event-Type", "X-Gitea-Delivery", "X-Gitea-Signature",
-	"X-Gitea-Hook-Installation-Target-Type",
-	"X-Forgejo-Event", "X-Forgejo-Event-Type", "X-Forgejo-Delivery", "X-Forgejo-Signature",
-	"X-Gogs-Event", "X-Gogs-Event-Type", "X-Gogs-Delivery", "X-Gogs-Signature",
+	"X-Gitea-Event", "X-Gitea-Event-Type", "X-Gitea-Delivery", "X-Gitea-Hook-Installation-Target-Type",
+	"X-Forgejo-Event", "X-Forgejo-Event-Type", "X-Forgejo-Delivery",
+	"X-Gogs-Event", "X-Gogs-Event-Type", "X-Gogs-Delivery",
 	"X-Gitlab-Event", "X-Gitlab-Webhook-Uuid", "X-Gitlab-Event-Uuid", "X-Gitlab-Instance",
-	"X-Hub-Signature", "X-Hub-Signature-256",
 	"X-Event-Key", "X-Hook-Uuid", "X-Request-Uuid", "X-Request-Id", "X-Attempt-Number",
-	"Idempotency-Key", "Webhook-Id", "Webhook-Timestamp", "Webhook-Signature",
-	"X-Payload-Signature", "X-Payload-Nonce", "X-Webhook-Event", "X-Webhook-Delivery",
+	"Idempotency-Key", "Webhook-Id", "Webhook-Timestamp", "X-Webhook-Event", "X-Webhook-Delivery",
 )
 
-// secretHeaders are credentials by themselves: sealed, never written plain.
-var secretHeaders = names("Authorization", "X-Gitlab-Token")
+// secretHeaders are sealed, never written plain: credentials, and signatures,
+// which let who has the body send it again.
+var secretHeaders = names(
+	"Authorization", "X-Gitlab-Token",
+	"X-Hub-Signature", "X-Hub-Signature-256",
+	"X-Gitea-Signature", "X-Forgejo-Signature", "X-Gogs-Signature",
+	"Webhook-Signature", "X-Payload-Signature", "X-Payload-Nonce",
+)
 
 func names(list ...string) map[string]bool {
 	m := make(map[string]bool, len(list))

@@ -36,9 +36,9 @@
 // # What is written
 //
 // The body, the headers named in keptHeaders and those the hook names, and
-// what the listings show. Authorization, X-Gitlab-Token, the headers the hook
-// calls secret and the whole query are sealed with AES-256-GCM under the
-// spool's key file; a header whose value the configuration knows is left out
+// what the listings show. Authorization, X-Gitlab-Token, all signatures, the
+// headers the hook calls secret and the whole query are sealed with
+// AES-256-GCM under the spool's key file; a header whose value the configuration knows is left out
 // and supplied again at each attempt. Every other header is dropped. Files
 // have mode 0600, the directory 0700.
 //

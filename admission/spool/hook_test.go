@@ -470,6 +470,7 @@ func TestSecretsStayOffTheDisk(t *testing.T) {
 		d.Header["Authorization"] = []string{"Basic authorization-secret"}
 		d.Header["X-Gitlab-Token"] = []string{"configured-secret"}
 		d.Header["X-Custom-Token"] = []string{"custom-secret"}
+		d.Header["X-Hub-Signature-256"] = []string{"sha256=signature-secret"}
 		d.Header["Cookie"] = []string{"cookie-secret"}
 		d.Header["X-Team"] = []string{"blue"}
 		a, _ := r.accept(d)
@@ -490,7 +491,8 @@ func TestSecretsStayOffTheDisk(t *testing.T) {
 		want := http.Header{
 			"Authorization": d.Header["Authorization"], "X-Gitlab-Token": d.Header["X-Gitlab-Token"],
 			"X-Custom-Token": d.Header["X-Custom-Token"], "X-Team": d.Header["X-Team"], "Cookie": nil,
-			"X-Github-Event": d.Header["X-Github-Event"],
+			"X-Hub-Signature-256": d.Header["X-Hub-Signature-256"],
+			"X-Github-Event":      d.Header["X-Github-Event"],
 		}
 		for name, v := range want {
 			if !slices.Equal(h[name], v) {

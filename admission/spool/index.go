@@ -1,7 +1,6 @@
 package spool
 
 import (
-	"math"
 	"slices"
 	"time"
 )
@@ -13,28 +12,47 @@ func (s *Spool) reserveLocked(e *entry) error {
 	if s.pending > 0 && s.pending+e.size > pendingBound {
 		return &FullError{BoundPending, pendingBound}
 	}
-	maxBytes, maxCount := s.cfg.maxBytes(), s.cfg.maxCount()
-	lineBytes := int64(float64(maxBytes) * s.cfg.share())
-	lineCount := max(int(float64(maxCount)*s.cfg.share()), 1)
-	u := s.usageLocked(e.line())
 	all := usage{s.bytes, s.count, s.deadBytes, s.deads}
-	switch {
-	case !all.fits(e, maxBytes, math.MaxInt, true):
-		return &FullError{BoundBytes, maxBytes}
-	case !all.fits(e, math.MaxInt64, maxCount, true):
-		return &FullError{BoundCount, int64(maxCount)}
-	case !u.fits(e, lineBytes, math.MaxInt, true):
-		return &FullError{BoundRepository, lineBytes}
-	case !u.fits(e, math.MaxInt64, lineCount, true):
-		return &FullError{BoundRepository, int64(lineCount)}
+	if err := s.boundLocked(e, all.living(), s.usageLocked(e.line()).living()); err != nil {
+		return err
 	}
 	own := func(o *entry) bool { return o.line() == e.line() }
-	for !s.usageLocked(e.line()).fits(e, lineBytes, lineCount, false) && s.giveWayLocked(own) {
-	}
 	any := func(*entry) bool { return true }
-	for !(usage{s.bytes, s.count, 0, 0}).fits(e, maxBytes, maxCount, false) && s.giveWayLocked(any) {
+	for {
+		all := usage{s.bytes, s.count, s.deadBytes, s.deads}
+		err := s.boundLocked(e, all, s.usageLocked(e.line()))
+		if err == nil {
+			s.chargeLocked(e)
+			return nil
+		}
+		may := any
+		if err.Bound == BoundRepository {
+			may = own
+		}
+		if !s.giveWayLocked(may) && !s.giveWayLocked(any) {
+			return err
+		}
 	}
-	s.chargeLocked(e)
+}
+
+// boundLocked returns the bound that forbids e beside all that is kept, of
+// which own is its repository's. A repository may hold its share of what is
+// free and its own together, so each storm leaves room for what comes next.
+func (s *Spool) boundLocked(e *entry, all, own usage) *FullError {
+	maxBytes, maxCount, share := s.cfg.maxBytes(), s.cfg.maxCount(), s.cfg.share()
+	lineBytes := int64(share * float64(maxBytes-all.bytes+own.bytes))
+	lineCount := int(share * float64(maxCount-all.count+own.count))
+	switch {
+	case all.bytes+e.size > maxBytes:
+		return &FullError{BoundBytes, maxBytes}
+	case all.count >= maxCount:
+		return &FullError{BoundCount, int64(maxCount)}
+	case own.count == 0: // the first of its repository needs no share
+	case own.bytes+e.size > lineBytes:
+		return &FullError{BoundRepository, lineBytes}
+	case own.count >= lineCount:
+		return &FullError{BoundRepository, int64(lineCount)}
+	}
 	return nil
 }
 
@@ -45,14 +63,9 @@ func (s *Spool) usageLocked(k lineKey) usage {
 	return usage{}
 }
 
-// fits reports whether e fits beside what is used, not counting dead
-// deliveries when they would give way.
-func (u usage) fits(e *entry, maxBytes int64, maxCount int, without bool) bool {
-	if without {
-		u.bytes -= u.deadBytes
-		u.count -= u.dead
-	}
-	return u.bytes+e.size <= maxBytes && u.count < maxCount
+// living is u without its dead deliveries, as if they had given way.
+func (u usage) living() usage {
+	return usage{bytes: u.bytes - u.deadBytes, count: u.count - u.dead}
 }
 
 // giveWayLocked drops the oldest dead entry that may go.

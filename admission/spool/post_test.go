@@ -28,11 +28,14 @@ func postTo(t *testing.T, c HookConfig, d *Delivery) result {
 	}
 	defer r.close()
 	rule := newHeaderRule(nil, nil, nil)
-	p, err := pack(hookName, &rule, nil, &Delivery{Header: d.Header, Body: d.Body, Path: d.Path}, time.Now())
+	seal, err := newSealer(make([]byte, keySize))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.sent.Query = d.Query
+	p, err := pack(hookName, &rule, seal, d, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	return r.post(ctx, p.message(&c), c.Status)

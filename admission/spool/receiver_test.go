@@ -49,7 +49,7 @@ func (f *fakeReceiver) RoundTrip(r *http.Request) (*http.Response, error) {
 	f.running--
 	switch {
 	case status == 0:
-		return nil, &net.OpError{Op: "dial", Err: errors.New("refused")}
+		return nil, errAway
 	case r.Context().Err() != nil:
 		return nil, r.Context().Err()
 	case status/100 == 2:
@@ -95,6 +95,9 @@ func (f *fakeReceiver) last() (http.Header, string) {
 func always(status int) func(context.Context, string, string) int {
 	return func(context.Context, string, string) int { return status }
 }
+
+// errAway is what a receiver that cannot be reached gives.
+var errAway = &net.OpError{Op: "dial", Err: errors.New("refused")}
 
 // hang answers only when its caller gives up.
 func hang(ctx context.Context, _, _ string) int { <-ctx.Done(); return 599 }

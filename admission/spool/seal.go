@@ -17,7 +17,8 @@ import (
 // credential by itself, with AES-256-GCM under a random key of this spool.
 // The key lies in a file of its own (0600), so that a copy of the log, an
 // export or a listing holds no secret; who can read both files can read the
-// credentials. A lost key loses the sealed parts, never a body.
+// credentials. With a lost key a delivery is set aside: its body is there, its
+// credentials are not.
 type sealer struct{ aead cipher.AEAD }
 
 const keySize = 32
