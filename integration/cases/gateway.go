@@ -194,9 +194,19 @@ func (g *gateway) log() []byte {
 	return raw
 }
 
+// logTail is what the log says about a failure: its errors, else its end.
 func (g *gateway) logTail() string {
 	raw := g.log()
-	return string(raw[max(0, len(raw)-2000):])
+	var errs []string
+	for _, line := range strings.Split(string(raw), "\n") {
+		if strings.Contains(line, `"level":"error"`) || strings.HasPrefix(line, "Error:") {
+			errs = append(errs, line)
+		}
+	}
+	if len(errs) > 0 {
+		return clip([]byte(errs[len(errs)-1]))
+	}
+	return string(raw[max(0, len(raw)-600):])
 }
 
 // rss is the resident memory of the process, in bytes.

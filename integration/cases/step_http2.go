@@ -53,7 +53,7 @@ func (w *world) floodOne(ctx context.Context, s *Step, e *exchange, k, connectio
 	defer conn.Close()
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	f := &flood{w: w, s: s, e: e, conn: conn, framer: http2.NewFramer(conn, conn)}
+	f := &flood{w: w, s: s, e: e, conn: conn, framer: http2.NewFramer(conn, conn), ended: make(chan struct{})}
 	f.encoder = hpack.NewEncoder(&f.block)
 	if _, err := conn.Write([]byte(http2.ClientPreface)); err != nil {
 		e.finish(err)
@@ -93,10 +93,12 @@ type flood struct {
 	framer  *http2.Framer
 	encoder *hpack.Encoder
 	block   bytes.Buffer
+	ended   chan struct{} // closed when the server has ended the connection
 }
 
 // drain reads and forgets what the server sends.
 func (f *flood) drain() {
+	defer close(f.ended)
 	buf := make([]byte, 32<<10)
 	for {
 		if _, err := f.conn.Read(buf); err != nil {
@@ -173,5 +175,15 @@ func (f *flood) continuations(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return nil
+	select {
+	case <-f.ended:
+		return errors.New("the server ended the connection")
+	case <-time.After(floodPatience):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
+
+// floodPatience bounds the wait for the server to end an endless header block.
+const floodPatience = 5 * time.Second

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,6 +86,12 @@ func (v *verdict) log(ctx context.Context) {
 		return
 	}
 	places := v.places(ctx, x.Scope)
+	if len(bytes.Join(slices.Collect(maps.Values(places)), nil)) == 0 {
+		v.differ("log", "something to search", "nothing in %s", strings.Join(x.Scope, ", "))
+	}
+	if slices.Contains(x.Scope, "admin_api") && v.w.end.err != nil {
+		v.differ("log", "a state to search", "%v", v.w.end.err)
+	}
 	for _, want := range x.MustContain {
 		found := false
 		for _, text := range places {
