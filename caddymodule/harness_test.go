@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -48,13 +49,36 @@ func (failing) CaddyModule() caddy.ModuleInfo {
 func (failing) Start() error { return fmt.Errorf("start refused by the test") }
 func (failing) Stop() error  { return nil }
 
+// probe is a handler whose Provision looks at what the handlers before it have
+// done, and then fails.
+type probe struct{}
+
+var onProbe func()
+
+func (probe) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.test_probe", New: func() caddy.Module { return new(probe) }}
+}
+func (probe) Provision(caddy.Context) error {
+	onProbe()
+	return errors.New("provision refused by the test")
+}
+func (probe) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return next.ServeHTTP(w, r)
+}
+
 func init() {
+	caddy.RegisterModule(probe{})
 	caddy.RegisterModule(upstream{})
 	caddy.RegisterModule(failing{})
 	httpcaddyfile.RegisterHandlerDirective("test_upstream", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		h.Next()
 		return upstream{}, nil
 	})
+	httpcaddyfile.RegisterHandlerDirective("test_probe", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		h.Next()
+		return probe{}, nil
+	})
+	httpcaddyfile.RegisterDirectiveOrder("test_probe", httpcaddyfile.Before, "respond")
 	httpcaddyfile.RegisterDirectiveOrder("test_upstream", httpcaddyfile.Before, "respond")
 }
 

@@ -104,11 +104,14 @@ func TestRejectedConfiguration(t *testing.T) {
 		}
 	}
 	t.Run("provision fails", func(t *testing.T) {
-		err := caddy.Load(s.json(next, func(all map[string]any) {
-			all["apps"].(map[string]any)["no_such_app"] = map[string]any{}
-		}), true)
-		if err == nil {
-			t.Fatal("it loaded")
+		probed := 0
+		onProbe = func() { probed = pool(t, "kept").Total.Max }
+		err := s.load(next + "\n test_probe")
+		if err == nil || !strings.Contains(err.Error(), "provision refused by the test") {
+			t.Fatal(err)
+		}
+		if probed != 40 {
+			t.Errorf("total was %d while the configuration was provisioned, want 40", probed)
 		}
 		check(t)
 	})
