@@ -123,8 +123,9 @@ func BenchmarkBareLimiters(b *testing.B) {
 	}
 }
 
-// BenchmarkQueue is one arrival and one departure with n others waiting, each
-// from its own address, 16 addresses a group.
+// BenchmarkQueue is one arrival and one release, which grants the next, with n
+// others waiting: for the class, each from a group of its own, or all behind the
+// cap of one caller.
 func BenchmarkQueue(b *testing.B) {
 	for _, n := range []int{1, 100, 10_000} {
 		for _, kind := range []string{"class", "cap"} {
@@ -145,7 +146,7 @@ func benchQueue(b *testing.B, n int, ownCap bool) {
 			k = Key(i%(4*n) + 1)
 		}
 		r := from(Anonymous, k)
-		r.Group = k / 16
+		r.Group = k
 		return r
 	}
 	held := mustAdmit(b, c, request(0))
@@ -158,21 +159,10 @@ func benchQueue(b *testing.B, n int, ownCap bool) {
 	for i := range b.N {
 		waiters = append(waiters, mustWait(b, c, request(i+n)))
 		held.End(OutcomeCompleted)
-		w := nextGranted(b, &waiters)
-		held, _ = c.collect(w, false)
-	}
-}
-
-// nextGranted takes the waiter that has just been granted out of list. Turns
-// follow arrival here, so that it is the first.
-func nextGranted(b *testing.B, list *[]*waiter) *waiter {
-	for i, w := range *list {
-		if w.state == granted {
-			(*list)[i] = (*list)[0]
-			*list = (*list)[1:]
-			return w
+		if waiters[0].state != granted { // turns follow arrival here
+			b.Fatal("it was not the first one's turn")
 		}
+		held, _ = c.collect(waiters[0], false)
+		waiters = waiters[1:]
 	}
-	b.Fatal("nobody was granted")
-	return nil
 }

@@ -227,7 +227,7 @@ func (c *Controller) Shutdown() {
 func (c *Controller) CountRefusal(class Class, reason Reason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count(class, DecisionRefused(reason))
+	c.count(min(class, Other), DecisionRefused(min(reason, NumReasons-1)))
 }
 
 func (c *Controller) count(class Class, d Decision) { c.classes[class].decisions[d]++ }

@@ -16,8 +16,9 @@ type claim struct {
 	over  uint8 // scopes, as bits, that must use the overflow entry
 }
 
+// newClaim takes over what r says; a class that does not exist is Other.
 func newClaim(r *Request) claim {
-	return claim{class: r.Class, cont: r.Continuation, proven: r.Proven, group: r.Group, keys: r.Keys, bytes: r.Bytes}
+	return claim{class: min(r.Class, Other), cont: r.Continuation, proven: r.Proven, group: r.Group, keys: r.Keys, bytes: r.Bytes}
 }
 
 // verdict is the answer to a claim. ReasonNone means it fits.

@@ -18,8 +18,14 @@
 //
 // The places held by a class never exceed its max, those of all git classes
 // never the total, and what others use of the shared rest never touches a
-// reserve. When the controller's lock is free, no waiter could be admitted. A
-// limit lowered below what is held admits nobody until it fits again.
+// reserve. When the controller's lock is free, nobody waits who could be
+// admitted, with two exceptions: a newcomer behind one that waits for bytes, and
+// one parked behind the overflow budget while the caller table has got room
+// again; both go when the one ahead does. A limit lowered below what is held
+// admits nobody until it fits again.
+//
+// Of several git classes that wait for the same shared place the one with the
+// most proof goes first (push, read, discovery, candidate, anonymous).
 //
 // # Concurrency
 //

@@ -15,19 +15,31 @@ type machine struct {
 	clock *handClock
 	m     *model
 	seen  []*modelRequest // granted after a wait and not yet collected
-	fair  bool            // no limit is shared between callers, so that turns can be checked
+	mode  mode
 	turns turns
 	step  int
 }
 
-var modelClasses = []Class{Push, Read, Anonymous, LFS, LoginStart}
+// mode is what a run is about.
+type mode struct {
+	name    string
+	classes []Class
+	fair    bool // no limit is shared between callers, so that turns can be checked
+	crowded bool // long queues and nothing but places, so that turns matter
+}
 
-func drawPolicy(t *rapid.T, fair bool) *Policy {
+var modes = []mode{
+	{name: "shared limits", classes: []Class{Push, Read, Anonymous, LFS, LoginStart}},
+	{name: "own limits", classes: []Class{Push, Read, Anonymous, LFS, LoginStart}, fair: true},
+	{name: "turns", classes: []Class{Anonymous}, fair: true, crowded: true},
+}
+
+func drawPolicy(t *rapid.T, m mode) *Policy {
 	cfg := Config{AllowStarvation: true, Total: rapid.IntRange(3, 7).Draw(t, "total"), Classes: map[string]*ClassConfig{
 		"discovery": {Reserve: ptr(0)}, "candidate": {Reserve: ptr(0)},
 	}}
 	left := cfg.Total
-	for _, c := range modelClasses {
+	for _, c := range m.classes {
 		cc := &ClassConfig{
 			Max:       ptr(rapid.IntRange(1, 4).Draw(t, "max")),
 			CallerMax: ptr(rapid.IntRange(0, 2).Draw(t, "caller max")),
@@ -40,8 +52,13 @@ func drawPolicy(t *rapid.T, fair bool) *Policy {
 		if c.hasProof() {
 			cc.CallerMax, cc.AddressMax = ptr(0), cc.CallerMax
 		}
-		if !fair {
+		if !m.fair {
 			cc.RepoMax = ptr(rapid.IntRange(0, 2).Draw(t, "repo max"))
+		}
+		if m.crowded {
+			cc.Max, cc.Wait.Size = ptr(rapid.IntRange(1, 2).Draw(t, "max")), 30
+			cfg.Classes[c.String()] = cc
+			continue
 		}
 		cc.Bucket = drawBucket(t, "bucket", 3)
 		cc.Bytes = drawBucket(t, "bytes", 8)
@@ -67,11 +84,11 @@ func drawBucket(t *rapid.T, label string, burst int64) *BucketConfig {
 	}
 }
 
-func drawRequest(t *rapid.T) *modelRequest {
+func (x *machine) draw(t *rapid.T) *modelRequest {
 	r := &modelRequest{
-		class:  rapid.SampledFrom(modelClasses).Draw(t, "class"),
+		class:  rapid.SampledFrom(x.mode.classes).Draw(t, "class"),
 		group:  Key(rapid.IntRange(1, 3).Draw(t, "group")),
-		cont:   rapid.IntRange(0, 4).Draw(t, "continuation") == 0,
+		cont:   rapid.IntRange(0, 3).Draw(t, "continuation") == 0,
 		proven: rapid.Bool().Draw(t, "proven"),
 		bytes:  rapid.Int64Range(0, 10).Draw(t, "bytes"),
 	}
@@ -87,12 +104,12 @@ func (r *modelRequest) request() *Request {
 }
 
 func TestProperties(t *testing.T) {
-	for _, fair := range []bool{true, false} {
-		t.Run(fmt.Sprintf("fair=%v", fair), func(t *testing.T) {
+	for _, m := range modes {
+		t.Run(m.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				p := drawPolicy(t, fair)
+				p := drawPolicy(t, m)
 				clock := newHandClock()
-				x := &machine{clock: clock, m: newModel(p), fair: fair, turns: newTurns()}
+				x := &machine{clock: clock, m: newModel(p), mode: m, turns: newTurns()}
 				x.c = NewControllerWith(p, Options{Clock: clock.now})
 				t.Repeat(map[string]func(*rapid.T){
 					"":        x.check,
@@ -100,6 +117,7 @@ func TestProperties(t *testing.T) {
 					"arrive2": x.arrive,
 					"try":     x.try,
 					"end":     x.end,
+					"end2":    x.end,
 					"take":    x.take,
 					"leave":   x.leave,
 					"time":    x.time,
@@ -112,7 +130,7 @@ func TestProperties(t *testing.T) {
 }
 
 func (x *machine) try(t *rapid.T) {
-	r := drawRequest(t)
+	r := x.draw(t)
 	want := x.m.stops(r)
 	overtakes := want == ReasonNone && x.m.overtakes(r)
 	before := x.levels()
@@ -136,7 +154,7 @@ func (x *machine) try(t *rapid.T) {
 }
 
 func (x *machine) arrive(t *rapid.T) {
-	r := drawRequest(t)
+	r := x.draw(t)
 	why := x.m.stops(r)
 	overtakes := why == ReasonNone && x.m.overtakes(r)
 	refusal, victims := ReasonNone, []*modelRequest(nil)
@@ -249,7 +267,10 @@ func (x *machine) time(t *rapid.T) {
 }
 
 func (x *machine) apply(t *rapid.T) {
-	p := drawPolicy(t, x.fair)
+	if x.mode.crowded {
+		t.Skip("limits stay")
+	}
+	p := drawPolicy(t, x.mode)
 	x.m.apply(p)
 	x.c.Apply(p)
 	x.turns = newTurns()

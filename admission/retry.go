@@ -84,6 +84,9 @@ func (c *Controller) estimate(q *claim, cause verdict) float64 {
 		return float64(cause.delay)
 	}
 	cl := &c.classes[q.class]
+	if cl.policy.Max == 0 {
+		return maxRetry * float64(time.Second) // not before the configuration changes
+	}
 	ahead, rate := float64(cl.queue.n), float64(cl.held)/cl.holdEstimate()
 	switch cause.reason {
 	case ReasonCallerCap, ReasonCallerQueueFull, ReasonOverflow:

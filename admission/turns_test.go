@@ -70,11 +70,11 @@ func (x *machine) checkTurn(t *rapid.T, r *modelRequest) {
 			t.Fatalf("%s took a shared place before %s", r.class, w.class)
 		}
 		older := w.turnKeys() == r.turnKeys() && w.w.seq < r.w.seq
-		if older && x.fair {
+		if older && x.mode.fair {
 			t.Fatalf("%+v was granted before the older %+v of the same caller", *r, *w)
 		}
 	}
-	if x.fair {
+	if x.mode.fair {
 		x.checkRotation(t, r)
 	}
 	x.checkStreak(t, r)
