@@ -1,6 +1,9 @@
 package cases
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Case is one report: how the gateway is set up, what happens, what is seen.
 type Case struct {
@@ -93,6 +96,18 @@ type SpoolSetup struct {
 	Concurrency int     `json:"concurrency"`
 }
 
+// UnmarshalJSON implements json.Unmarshaler; true alone keeps deliveries.
+func (s *SpoolSetup) UnmarshalJSON(raw []byte) error {
+	if json.Unmarshal(raw, &s.Webhook) == nil {
+		return nil
+	}
+	type plain SpoolSetup
+	var p plain
+	err := strict(raw, &p)
+	*s = SpoolSetup(p)
+	return err
+}
+
 // DedupeSetup says what makes two deliveries one.
 type DedupeSetup struct {
 	Webhook bool    `json:"webhook"`
@@ -117,11 +132,39 @@ type ProofSetup struct {
 	TTLMS float64 `json:"ttl_ms"`
 }
 
-// RefusalSetup changes how refusals look; keys are neutral class names, or
-// "status" for every class.
+// RefusalSetup changes the status of refusals: one number for every class, or
+// numbers by neutral class name, where "git" is every git class and "status"
+// every other.
 type RefusalSetup struct {
-	Status  int            `json:"status"`
-	Classes map[string]int `json:"classes"`
+	Status  int
+	Classes map[string]int
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (r *RefusalSetup) UnmarshalJSON(raw []byte) error {
+	if json.Unmarshal(raw, &r.Status) == nil {
+		return nil
+	}
+	var by map[string]int
+	if err := json.Unmarshal(raw, &by); err != nil {
+		return err
+	}
+	r.Classes = map[string]int{}
+	for name, status := range by {
+		switch {
+		case name == "status":
+			r.Status = status
+		case name == "git":
+			for _, class := range gitClasses {
+				r.Classes[class] = status
+			}
+		case productClasses[name] != nil:
+			r.Classes[name] = status
+		default:
+			return fmt.Errorf("refusal: unknown class %q", name)
+		}
+	}
+	return nil
 }
 
 // ServerSetup is Caddy around the product.

@@ -57,6 +57,13 @@ type Step struct {
 	MS           float64             `json:"ms"`
 	Frames       int                 `json:"frames"`
 	File         string              `json:"file"`
+	Text         string              `json:"text"`
+	Lines        []string            `json:"lines"`
+	Bytes        string              `json:"bytes"`
+	Streams      int                 `json:"streams"`
+	Connections  int                 `json:"connections"`
+	EarlyData    *bool               `json:"early_data"`
+	What         string              `json:"what"`
 	Config       json.RawMessage     `json:"config"`
 	Fields       map[string]struct{} `json:"-"` // the keys that were written
 }
@@ -98,10 +105,10 @@ var stepFields = map[string]map[string]bool{
 	"git":                   fields(repeatFields, []string{"cmd", "repo_with_blob", "headers", "from"}),
 	"ws":                    fields(repeatFields, originFields, headerFields, []string{"then_send", "upstream", "proven"}),
 	"ws_send":               fields([]string{"names", "data", "n"}),
-	"raw":                   fields(repeatFields, originFields, []string{"data", "hex", "then", "gap_ms", "upstream", "proto"}),
-	"h2_reset_flood":        fields(repeatFields, originFields, headerFields, []string{"method", "frames", "upstream"}),
-	"h2_continuation_flood": fields(repeatFields, originFields, headerFields, []string{"method", "frames", "upstream"}),
-	"h3_resume":             fields(repeatFields, headerFields, []string{"method", "form", "body", "upstream", "from"}),
+	"raw":                   fields(repeatFields, originFields, []string{"data", "text", "lines", "bytes", "hex", "then", "gap_ms", "upstream", "proto"}),
+	"h2_reset_flood":        fields(repeatFields, originFields, headerFields, []string{"method", "frames", "upstream", "streams", "connections"}),
+	"h2_continuation_flood": fields(repeatFields, originFields, headerFields, []string{"method", "frames", "upstream", "streams", "connections"}),
+	"h3_resume":             fields(repeatFields, headerFields, []string{"method", "form", "body", "upstream", "from", "early_data"}),
 	"loop":                  fields([]string{"n", "steps"}),
 	"release":               fields([]string{"names"}),
 	"cancel":                fields([]string{"names", "how"}),
@@ -109,7 +116,7 @@ var stepFields = map[string]map[string]bool{
 	"reload":                fields([]string{"change", "n", "gap_ms"}),
 	"kill9":                 fields(),
 	"start":                 fields([]string{"change"}),
-	"corrupt_state":         fields([]string{"file", "how"}),
+	"corrupt_state":         fields([]string{"file", "what", "how"}),
 	"disk_full":             fields(),
 	"disk_free":             fields(),
 	"classify":              fields([]string{"cases"}),

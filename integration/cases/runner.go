@@ -162,7 +162,7 @@ func (w *world) startGateway(ctx context.Context) error {
 		return err
 	}
 	w.start = w.gateway.take(ctx, true)
-	w.sampler = w.gateway.sample(ctx)
+	w.sampler = w.gateway.sample(ctx, w.c.Expect.Limits != nil)
 	return nil
 }
 

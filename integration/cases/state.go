@@ -27,6 +27,7 @@ type snapshot struct {
 	text    []byte // the whole state as it came
 	metrics []byte // nil unless asked for
 	rss     int64
+	heap    int64 // what the process says it uses, 0 when not asked
 	disk    int64
 	err     error
 }
@@ -42,6 +43,7 @@ func (g *gateway) take(ctx context.Context, metrics bool) snapshot {
 	}
 	if metrics {
 		s.metrics, _ = g.get(ctx, "/metrics") // missing metrics show as missing where they are expected
+		s.heap = heapOf(s.metrics)
 		s.disk = g.disk()
 	}
 	return s
@@ -159,14 +161,17 @@ const (
 	maxSamples  = 20_000
 )
 
-func (g *gateway) sample(ctx context.Context) *sampler {
+// heapEvery is the number of samples between two looks at the heap.
+const heapEvery = 5
+
+func (g *gateway) sample(ctx context.Context, memory bool) *sampler {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &sampler{stop: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
-		for pause(ctx, sampleEvery) {
-			one := g.take(ctx, false)
-			one.text, one.raw = nil, nil
+		for i := 0; pause(ctx, sampleEvery); i++ {
+			one := g.take(ctx, memory && i%heapEvery == 0)
+			one.text, one.raw, one.metrics = nil, nil, nil
 			if one.err != nil {
 				continue
 			}
@@ -205,13 +210,12 @@ func (s *sampler) most(neutral string, from, to time.Time) (int, error) {
 	return most, nil
 }
 
-// peakRSS is the largest resident memory seen, in bytes.
-func (s *sampler) peakRSS() int64 {
+// memory is the largest resident memory and the largest heap seen, in bytes.
+func (s *sampler) memory() (rss, heap int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var most int64
 	for _, one := range s.samples {
-		most = max(most, one.rss)
+		rss, heap = max(rss, one.rss), max(heap, one.heap)
 	}
-	return most
+	return rss, heap
 }

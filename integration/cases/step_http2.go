@@ -21,7 +21,7 @@ import (
 func (w *world) http2Flood(ctx context.Context, s *Step) error {
 	round := w.book.begin(s.Name)
 	defer w.book.end(s.Name)
-	connections := max(1, s.Concurrency)
+	connections := max(1, s.Concurrency, s.Connections)
 	var group sync.WaitGroup
 	errs := make([]error, connections)
 	for k := range connections {
@@ -134,7 +134,7 @@ func (f *flood) resets(ctx context.Context, k, connections int) error {
 		interval = time.Duration(float64(time.Second) / f.s.RatePerS)
 	}
 	stream := uint32(1)
-	for i := k; i < f.s.count(); i += connections {
+	for i := k; i < max(f.s.count(), f.s.Streams); i += connections {
 		block, err := f.headers(i)
 		if err != nil {
 			return err

@@ -41,7 +41,7 @@ func (w *world) resumeOne(ctx context.Context, s *Step, i, round int, does behav
 	if wire.host == w.tokens.gateway {
 		wire.host = tlsName + ":" + port(w.gateway.secure)
 	}
-	early := i > 0 && (wire.method == http.MethodGet || wire.method == http.MethodHead)
+	early := i > 0 && (s.EarlyData == nil || *s.EarlyData) && (wire.method == http.MethodGet || wire.method == http.MethodHead)
 	transport := &http3.Transport{
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: tlsName, ClientSessionCache: cache, MinVersion: tls.VersionTLS13},
 		QUICConfig:      &quic.Config{},

@@ -142,7 +142,14 @@ func (w *world) reload(ctx context.Context, s *Step) error {
 // corrupt damages what the gateway keeps on disk: the files that a glob below
 // its directory names, or everything it keeps.
 func (w *world) corrupt(s *Step) error {
-	pattern := s.File
+	pattern, part := s.File, ""
+	switch s.What {
+	case "", "all", "state":
+	case "spool", "storage", "data":
+		part = s.What + "/"
+	default:
+		pattern = s.What
+	}
 	var files []string
 	err := filepath.WalkDir(w.gateway.dir, func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -153,6 +160,9 @@ func (w *world) corrupt(s *Step) error {
 			return err
 		}
 		kept := strings.HasPrefix(rel, "spool/") || strings.HasPrefix(rel, "storage/") || strings.HasPrefix(rel, "data/")
+		if part != "" {
+			kept = strings.HasPrefix(rel, part)
+		}
 		if named, _ := filepath.Match(pattern, filepath.Base(rel)); kept && (pattern == "" || named) {
 			files = append(files, path)
 		}

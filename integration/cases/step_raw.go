@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -45,7 +46,16 @@ func (w *world) raw(ctx context.Context, s *Step) error {
 
 func (w *world) rawTexts(s *Step, i int) ([][]byte, error) {
 	var texts [][]byte
-	for _, d := range s.Data {
+	list := slices.Clone(s.Data)
+	if len(s.Lines) > 0 {
+		list = append(list, strings.Join(s.Lines, "\r\n")+"\r\n")
+	}
+	for _, one := range []string{s.Text, s.Bytes} {
+		if one != "" {
+			list = append(list, one)
+		}
+	}
+	for _, d := range list {
 		text, err := w.tokens.expand(d, scope{i: i})
 		if err != nil {
 			return nil, err

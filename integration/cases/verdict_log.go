@@ -46,24 +46,23 @@ func (v *verdict) limits() {
 	}
 }
 
-// memoryGrowth is how much larger the process was than at its start, in bytes:
-// at its largest while bodies streamed, at the end when it says callers come
-// and go (the allocator may hold a peak). A binary built with the race
-// detector keeps several shadow bytes for each of its own; that is its cost
-// and not the product's, so its own account of memory is used instead.
+// memoryGrowth is how much larger the process was at its largest than at its
+// start, in bytes. A binary built with the race detector keeps several shadow
+// bytes for each of its own; that is the detector's cost and not the
+// product's, so the program's own account of its memory is used instead.
 func (w *world) memoryGrowth() int64 {
-	if w.gateway.race {
-		before, _ := metricValue(w.start.metrics, goMemory...)
-		after, ok := metricValue(w.end.metrics, goMemory...)
-		if ok {
-			return int64(after - before)
-		}
+	rss, heap := w.sampler.memory()
+	if w.gateway.race && w.start.heap > 0 {
+		return max(heap, w.end.heap) - w.start.heap
 	}
-	return w.end.rss - w.start.rss
+	return max(rss, w.end.rss) - w.start.rss
 }
 
-// goMemory are the parts of the memory a Go program uses.
-var goMemory = []string{"go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes"}
+// heapOf is the memory that a Go program uses, by its own metrics.
+func heapOf(page []byte) int64 {
+	sum, _ := metricValue(page, "go_memstats_heap_inuse_bytes", "go_memstats_stack_inuse_bytes")
+	return int64(sum)
+}
 
 func metricValue(page []byte, names ...string) (sum float64, ok bool) {
 	for _, line := range strings.Split(string(page), "\n") {
