@@ -29,6 +29,10 @@ type Request struct {
 	// before newcomers (two, then one newcomer) and is charged no bucket. It
 	// obeys every cap.
 	Continuation bool
+	// HasAnswer says the request is answered without a place when there is none,
+	// so that it is not refused to the client: TryAdmit returns such a refusal
+	// without counting it.
+	HasAnswer bool
 }
 
 // Options are for tests and embedding; the zero value is right for production.
@@ -170,6 +174,9 @@ func (c *Controller) begin(r *Request, wait bool) (Permit, *Refusal, *waiter, ti
 	if p.DryRun && v.reason != ReasonShutdown {
 		permit, refusal := c.dryRun(&q, v, wait)
 		return permit, refusal, nil, 0
+	}
+	if !wait && r.HasAnswer {
+		return Permit{}, c.retry.get(q.class, v.reason, !v.reason.callerScope(), false, 1), nil, 0
 	}
 	if !wait {
 		return Permit{}, c.refuse(&q, v, v.reason, !v.reason.callerScope()), nil, 0

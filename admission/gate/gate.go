@@ -130,6 +130,7 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request, s *subject) (admiss
 	if c, ok := g.challenge(s); ok {
 		// The challenge cannot be shed: without a place at once it is answered
 		// from memory.
+		req.HasAnswer = true
 		if permit, ref := g.state.Controller.TryAdmit(req); ref == nil || ref.Would {
 			return permit, true
 		}
