@@ -209,7 +209,10 @@ func TestHookUpstreamErrors(t *testing.T) {
 // bytes that did not arrive are given back.
 func TestHookSlowBodies(t *testing.T) {
 	u := &hookReceiver{}
-	ingressBubble(t, admission.Config{}, oneHook(t), u.next, func(t *testing.T, s *ingressServer) {
+	cfg := admission.Config{Classes: map[string]*admission.ClassConfig{"webhook": {
+		Bytes: &admission.BucketConfig{Burst: 32 << 20, PerSecond: 1}, // what comes back was given back
+	}}}
+	ingressBubble(t, cfg, oneHook(t), u.next, func(t *testing.T, s *ingressServer) {
 		for name, c := range map[string]struct {
 			trickle time.Duration
 			within  time.Duration
