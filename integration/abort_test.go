@@ -46,6 +46,7 @@ func newUnreliableSite(t *testing.T) *unreliableSite {
 	reverse_proxy %s {
 		transport http {
 			keepalive off
+			dial_timeout 1m
 		}
 	}
 }`, port, classes.String(), upstream.Addr),
@@ -88,6 +89,7 @@ func TestEveryPermitComesBack(t *testing.T) {
 		}
 	}
 	harness.Eventually(t, 2*time.Minute, "as many goroutines as before", func() error {
+		s.http2.CloseIdleConnections() // one whose last stream was cancelled may have become idle just now
 		after, stacks := s.gateway.Goroutines(t)
 		ours := s.ourGoroutines(t)
 		if after > before || ours > beforeOurs {

@@ -28,8 +28,8 @@ func newBearerSite(t *testing.T) *site {
 	front := harness.StartBearer(t, s.apache.Addr, bearerToken)
 	s.Gateway = harness.StartGateway(t, harness.Config{Sites: fmt.Sprintf(`http://:%d {
 	admission
-	reverse_proxy %s
-}`, s.port, front)})
+	%s
+}`, s.port, proxyTo(front, ""))})
 	return s
 }
 

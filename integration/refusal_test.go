@@ -29,9 +29,9 @@ func newRefusing(t *testing.T, lines string) *refusing {
 %s
 	}
 	@lfs path_regexp /info/lfs/
-	reverse_proxy @lfs %s
-	reverse_proxy %s
-}`, s.port, lines, s.lfs.Addr, latch.Addr)})
+	%s
+	%s
+}`, s.port, lines, proxyTo(s.lfs.Addr, "@lfs"), proxyTo(latch.Addr, ""))})
 	return &refusing{site: s, latch: latch}
 }
 
@@ -107,10 +107,9 @@ func TestRefusedPushKeepsTheCredential(t *testing.T) {
 
 // TestRefusedLFS wants what git-lfs honours: 429 with Retry-After and a JSON message, whatever was full.
 func TestRefusedLFS(t *testing.T) {
-	s := newRefusing(t, "class candidate {\n reserve 1\n max 1\n deadline 5m\n}\nclass anonymous {\n max 1\n}")
-	slow := s.apache.Repository(t, "slow.git")
+	s := newRefusing(t, "class candidate {\n reserve 1\n max 1\n deadline 5m\n}\nclass discovery {\n reserve 1\n max 1\n deadline 5m\n}")
 	s.keep(t, 1, 0, "GET", "/git/unknown.git"+receiveRefs, basicHeader("mallory", "guess"))
-	s.occupy(t, slow, 2, 1)
+	s.keep(t, 2, 1, "GET", "/git/unknown.git"+uploadRefs)
 	for name, header := range map[string][]string{
 		"credential not known": {basicHeader(harness.Alice, harness.AliceSecret)},
 		"no credential":        nil,

@@ -33,9 +33,15 @@ func (s *site) config(directive string) harness.Config {
 	return harness.Config{Sites: fmt.Sprintf(`http://:%d {
 	%s
 	@lfs path_regexp /info/lfs/
-	reverse_proxy @lfs %s
-	reverse_proxy %s
-}`, s.port, directive, s.lfs.Addr, s.apache.Addr)}
+	%s
+	%s
+}`, s.port, directive, proxyTo(s.lfs.Addr, "@lfs"), proxyTo(s.apache.Addr, ""))}
+}
+
+// proxyTo is a reverse_proxy directive that waits for a connection as long as a busy machine needs: Caddy otherwise gives up
+// after 3 seconds with 502.
+func proxyTo(addr, matcher string) string {
+	return fmt.Sprintf("reverse_proxy %s %s {\n\t\ttransport http {\n\t\t\tdial_timeout 1m\n\t\t}\n\t}", matcher, addr)
 }
 
 // url is the address of a repository behind the gateway.

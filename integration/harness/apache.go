@@ -27,7 +27,8 @@ const apacheModules = "/usr/lib/apache2/modules"
 // A repository whose name begins with "private" needs a user for everything; any other is open to read and needs alice to push.
 // Prefork is used because with the event MPM and mod_cgid most answers stall for the keep-alive time-out when the backend
 // leaves without reading the body, which would hide what the gateway does. All processes a test needs are started at once:
-// prefork otherwise adds them second by second, and clients would wait for that.
+// prefork otherwise adds them second by second, and clients would wait for that. Connections are kept for longer than Caddy
+// keeps an idle one (2 min), so that no request meets one that the server is closing: Caddy answers 502 to a POST then.
 type Apache struct {
 	*Process
 	Addr string // host:port
@@ -117,7 +118,7 @@ MaxRequestWorkers 200
 StartServers 80
 MinSpareServers 8
 MaxSpareServers 100
-KeepAliveTimeout 5
+KeepAliveTimeout 130
 TypesConfig /dev/null
 DocumentRoot "@DIR@/htdocs"
 <Directory />

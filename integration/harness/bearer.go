@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -33,8 +35,23 @@ func StartBearer(tb testing.TB, target, token string) string {
 			http.Error(w, "unknown token", http.StatusUnauthorized)
 			return
 		}
+		if err := buffer(r); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
 		proxy.ServeHTTP(w, r)
 	}))
 	tb.Cleanup(server.Close)
 	return server.Listener.Addr().String()
+}
+
+// buffer reads the body of r before it is passed on. Git's servers answer before they have read the end of a body, and the
+// standard library's proxy then breaks the answer off when it finds the body closed.
+func buffer(r *http.Request) error {
+	body, err := io.ReadAll(io.LimitReader(r.Body, 64<<20))
+	if err != nil {
+		return err
+	}
+	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
+	return nil
 }

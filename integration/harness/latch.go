@@ -33,6 +33,10 @@ func StartLatch(tb testing.TB, target string) *Latch {
 		if r.Header.Get(LatchHeader) != "" && !l.keep(r) {
 			return
 		}
+		if err := buffer(r); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
 		proxy.ServeHTTP(w, r)
 	}))
 	tb.Cleanup(func() {
