@@ -219,9 +219,34 @@ func (a *adapter) class(neutral, product string) {
 	if ms, ok := a.deadline(neutral); ok {
 		a.add("\t\t\tdeadline %s", duration(ms))
 	}
+	if product == "stream" {
+		a.streamPaths()
+	}
 	a.guards(c)
 	for _, name := range a.budgetsOf(neutral) {
 		a.classBudget(name)
+	}
+}
+
+// streamPaths declares, as an operator who knows his upstream would, which
+// paths stream. Only a setup that limits pages and streams apart needs it:
+// elsewhere the upstream's own answer says so.
+func (a *adapter) streamPaths() {
+	_, pages := a.setup.Classes["other"]
+	_, streams := a.setup.Classes["stream"]
+	if !pages || !streams {
+		return
+	}
+	found := map[string]bool{}
+	anyStep(a.steps, func(s *Step) bool {
+		b, _ := parseBehaviour(s.Upstream) // checked when the case was read
+		if path, _, _ := strings.Cut(s.Path, "?"); path != "" && (s.Op == "ws" || b.streams() || b.has(doGRPCHold) || b.has(doEcho)) {
+			found[path] = true
+		}
+		return false
+	})
+	for _, path := range sortedKeys(found) {
+		a.add("\t\t\tpath %s", path)
 	}
 }
 

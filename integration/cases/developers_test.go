@@ -30,7 +30,7 @@ func TestDeveloperCases(t *testing.T) {
 	r.RunAll(t.Context(), list, DefaultParallel, func(result Result) {
 		if result.Passed() {
 			passed++
-			t.Log(result)
+			t.Logf("%s (%.1f s)", result, result.Took.Seconds())
 			return
 		}
 		t.Error(result)
@@ -51,10 +51,10 @@ func TestCaseFailsWithoutItsMechanism(t *testing.T) {
 		off                 Switches
 	}{
 		{"C01", "the directive", "a3 status", Switches{NoAdmission: true}},
-		{"C02", "the cap per caller", "crawl count of gateway_refused", Switches{NoCallerCap: true}},
+		{"C02", "the cap per caller", "person count of 200", Switches{NoCallerCap: true}},
 		{"C10", "trusting only declared proxies", "direct count of gateway_refused", Switches{AnyProxy: true}},
 		{"C11", "the bucket per caller", "v4mapped count of 200", Switches{NoBuckets: true}},
-		{"C19", "the logout budget", "flood count of gateway_refused", Switches{DryRun: true}},
+		{"C19", "the check of a logout token", "flood count of gateway_refused", Switches{NoAdmission: true}},
 		{"C20", "waiting for a place", "all count of 200", Switches{NoWait: true}},
 		{"C23", "the verify pool", "w5 status", Switches{DryRun: true}},
 		{"C31", "checking signatures", "mixed status", Switches{NoVerify: true}},

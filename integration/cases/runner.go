@@ -35,9 +35,9 @@ func (r Result) Passed() bool { return len(r.Problems) == 0 }
 // String is the line of the report.
 func (r Result) String() string {
 	if r.Passed() {
-		return fmt.Sprintf("PASS %s (%.1f s)", r.ID, r.Took.Seconds())
+		return "PASS " + r.ID
 	}
-	return fmt.Sprintf("FAIL %s (%.1f s) %s", r.ID, r.Took.Seconds(), strings.Join(r.Problems, "; "))
+	return "FAIL " + r.ID + " " + strings.Join(strings.Fields(strings.Join(r.Problems, "; ")), " ")
 }
 
 // Run runs one case from an empty directory to the end of every process and

@@ -58,14 +58,17 @@ func run(ctx context.Context, file, only string, parallel int, scale float64, ke
 	failed := 0
 	r.RunAll(ctx, list, parallel, func(result cases.Result) {
 		fmt.Println(result)
+		if trace {
+			fmt.Fprintf(os.Stderr, "%s took %.1f s\n", result.ID, result.Took.Seconds())
+		}
 		if result.Dir != "" {
-			fmt.Println("     kept:", result.Dir)
+			fmt.Fprintln(os.Stderr, "kept:", result.Dir)
 		}
 		if !result.Passed() {
 			failed++
 		}
 	})
-	fmt.Printf("%d of %d passed\n", len(list)-failed, len(list))
+	fmt.Fprintf(os.Stderr, "%d of %d passed\n", len(list)-failed, len(list))
 	if failed > 0 || ctx.Err() != nil {
 		return 1
 	}
