@@ -132,26 +132,31 @@ func (d *demo) site(gateway bool) string {
 	if gateway {
 		directive = fmt.Sprintf("admission {\n\t\ttotal %d\n\t}", demoWorkers)
 	}
-	return fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n\tlog {\n\t\toutput discard\n\t}\n}\n"+
+	return fmt.Sprintf("{\n\tadmin off\n\tauto_https off\n\tpersist_config off\n\tlog {\n\t\tlevel ERROR\n\t}\n}\n"+
 		"http://127.0.0.1:{$DEMO_PORT} {\n\t%s\n\treverse_proxy %s\n}\n", directive, strings.TrimPrefix(d.backend.URL, "http://"))
 }
 
 // start runs Caddy and waits until it answers. stop ends it and waits for its
-// end.
+// end. Between choosing a port and using it somebody may take it, so there are
+// three tries.
 func (d *demo) start(ctx context.Context, caddyfile string) (target string, stop func(), err error) {
-	port, err := flood.FreePort()
-	if err != nil {
-		return "", nil, err
-	}
 	path := filepath.Join(d.dir, "Caddyfile")
 	if err := os.WriteFile(path, []byte(caddyfile), 0o600); err != nil {
 		return "", nil, err
 	}
-	caddy := flood.Server{
-		Command: []string{d.caddy, "run", "--adapter", "caddyfile", "--config", path},
-		Env:     []string{fmt.Sprintf("DEMO_PORT=%d", port), "XDG_DATA_HOME=" + d.dir, "XDG_CONFIG_HOME=" + d.dir},
+	for range 3 {
+		var port int
+		if port, err = flood.FreePort(); err != nil {
+			return "", nil, err
+		}
+		caddy := flood.Server{
+			Command: []string{d.caddy, "run", "--adapter", "caddyfile", "--config", path},
+			Env:     []string{fmt.Sprintf("DEMO_PORT=%d", port), "XDG_DATA_HOME=" + d.dir, "XDG_CONFIG_HOME=" + d.dir},
+		}
+		target = fmt.Sprintf("127.0.0.1:%d", port)
+		if _, stop, err = caddy.Start(ctx, target); err == nil || ctx.Err() != nil {
+			break
+		}
 	}
-	target = fmt.Sprintf("127.0.0.1:%d", port)
-	_, stop, err = caddy.Start(ctx, target)
 	return target, stop, err
 }

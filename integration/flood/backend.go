@@ -46,7 +46,8 @@ type Backend struct {
 	root    context.Context
 	cancel  context.CancelFunc
 
-	busy, peak, shed, checks, requests atomic.Int64
+	busy, shed, requests, checks atomic.Int64
+	peak, checking, peakChecking atomic.Int64
 }
 
 // StartBackend starts the server on a free loopback port.
@@ -86,9 +87,13 @@ func (b *Backend) Close() {
 // Peak is the most workers that were busy at once since the last ResetPeak.
 func (b *Backend) Peak() int { return int(b.peak.Load()) }
 
-// ResetPeak starts a new measurement of Peak, Shed and Checks.
+// PeakChecks is the most password checks that ran at once.
+func (b *Backend) PeakChecks() int { return int(b.peakChecking.Load()) }
+
+// ResetPeak starts a new measurement of everything that is counted.
 func (b *Backend) ResetPeak() {
 	b.peak.Store(b.busy.Load())
+	b.peakChecking.Store(b.checking.Load())
 	b.shed.Store(0)
 	b.checks.Store(0)
 	b.requests.Store(0)
@@ -138,10 +143,14 @@ func (b *Backend) enter(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	}
-	n := b.busy.Add(1)
-	for p := b.peak.Load(); n > p && !b.peak.CompareAndSwap(p, n); p = b.peak.Load() {
-	}
+	raise(&b.peak, b.busy.Add(1))
 	return true
+}
+
+// raise lets a maximum follow n.
+func raise(m *atomic.Int64, n int64) {
+	for old := m.Load(); n > old && !m.CompareAndSwap(old, n); old = m.Load() {
+	}
 }
 
 func (b *Backend) authenticate(r *http.Request) string {
@@ -151,6 +160,8 @@ func (b *Backend) authenticate(r *http.Request) string {
 		return ""
 	}
 	b.checks.Add(1)
+	raise(&b.peakChecking, b.checking.Add(1))
+	defer b.checking.Add(-1)
 	Pause(r.Context(), b.cfg.AuthDelay)
 	if b.cfg.Account(user, password) {
 		return user

@@ -21,6 +21,12 @@ func Source(n int) net.IP {
 	return net.IPv4(127, byte(1+n/250), byte(n%250), 1)
 }
 
+// Neighbour returns the n-th address of one network: all of them are one group.
+func Neighbour(n int) net.IP { return net.IPv4(127, 250, 0, byte(1+n%250)) }
+
+// Only returns a function that gives every client the same address.
+func Only(ip net.IP) func(int) net.IP { return func(int) net.IP { return ip } }
+
 // Answer is how one request of a driver ended.
 type Answer struct {
 	Status int // 0: no answer
@@ -45,11 +51,6 @@ type Client struct {
 	rd     *bufio.Reader
 }
 
-// NewClient returns a client of the n-th source.
-func NewClient(addr string, n int) *Client {
-	return &Client{Source: Source(n), Addr: addr, Number: n}
-}
-
 // Close ends the client's connection.
 func (c *Client) Close() {
 	if c.conn != nil {
@@ -61,29 +62,15 @@ func (c *Client) Close() {
 // Send writes one request and reads its answer, keeping the connection for the
 // next one when the server does.
 func (c *Client) Send(ctx context.Context, method, path, header, body string) Answer {
-	return c.exchange(ctx, method, path, header, body, c.read)
-}
-
-// open is Send that hangs up after the first bytes of the answer's body.
-func (c *Client) open(ctx context.Context, method, path, header, body string, bytes int) Answer {
-	return c.exchange(ctx, method, path, header, body, func(a *Answer, method string) error {
-		r, err := http.ReadResponse(c.rd, &http.Request{Method: method})
-		if err != nil {
-			return err
-		}
-		a.Status, a.Retry = r.StatusCode, r.Header.Get("Retry-After")
-		a.Bytes, _ = io.CopyN(io.Discard, r.Body, int64(bytes))
-		return net.ErrClosed // hang up
-	})
-}
-
-func (c *Client) exchange(ctx context.Context, method, path, header, body string, read func(*Answer, string) error) Answer {
 	start, a := time.Now(), Answer{}
 	if c.conn == nil {
 		c.dial.LocalAddr = &net.TCPAddr{IP: c.Source}
 		conn, err := c.dial.DialContext(ctx, "tcp", c.Addr)
 		if err != nil {
 			return Answer{Took: time.Since(start)}
+		}
+		if c.Rate > 0 {
+			_ = conn.(*net.TCPConn).SetReadBuffer(slowBuffer)
 		}
 		c.conn, c.rd = conn, bufio.NewReader(conn)
 	}
@@ -94,7 +81,7 @@ func (c *Client) exchange(ctx context.Context, method, path, header, body string
 	}
 	_, err := fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: git/2.39.5\r\n%s\r\n%s", method, path, host, header, body)
 	if err == nil {
-		err = read(&a, method)
+		err = c.read(&a, method)
 	}
 	if err != nil {
 		c.Close()
@@ -132,6 +119,10 @@ func (c *Client) throttled(r io.Reader) io.Reader {
 	}
 	return &slowReader{r: r, rate: c.Rate}
 }
+
+// slowBuffer is the receive buffer of a client with a rate, so that the kernel
+// does not read on for it.
+const slowBuffer = 32 << 10
 
 type slowReader struct {
 	r    io.Reader
@@ -183,6 +174,20 @@ func (r *Result) Refused() int {
 	return r.Statuses[http.StatusTooManyRequests] + r.Statuses[http.StatusServiceUnavailable]
 }
 
+// Runs counts runs of the driver that have begun.
+func (r *Result) Runs() int { return int(r.started.Load()) }
+
+// Answers counts requests, with or without an answer.
+func (r *Result) Answers() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, c := range r.Statuses {
+		n += c
+	}
+	return n
+}
+
 // Count returns how many answers had that status; 0 counts those without one.
 func (r *Result) Count(status int) int {
 	r.mu.Lock()
@@ -192,11 +197,12 @@ func (r *Result) Count(status int) int {
 
 // Flood is a bounded crowd of clients that all run one driver.
 type Flood struct {
-	Target  string // host:port
-	Clients int    // at once
-	Sources int    // addresses they come from; 0: one per client
-	Most    int    // runs of the driver in all; 0: as many as fit into the time
-	Rate    int    // bytes per second each client reads; 0: unbounded
+	Target  string             // host:port
+	Clients int                // at once
+	Sources int                // addresses they come from, in turn; 0: one per client
+	Source  func(n int) net.IP // the address of the n-th of them; nil: Source
+	Most    int                // runs of the driver in all; 0: as many as fit into the time
+	Rate    int                // bytes per second each client reads; 0: unbounded
 	Pause   time.Duration
 	Driver  Driver
 	Result  *Result // counts while it runs; nil: a new one
@@ -211,9 +217,11 @@ func (f Flood) Run(ctx context.Context) *Result {
 	if res == nil {
 		res = NewResult()
 	}
-	sources := f.Sources
-	if sources == 0 {
-		sources = f.Clients
+	if f.Sources == 0 {
+		f.Sources = f.Clients
+	}
+	if f.Source == nil {
+		f.Source = Source
 	}
 	var wg sync.WaitGroup
 	for i := range f.Clients {
@@ -222,8 +230,7 @@ func (f Flood) Run(ctx context.Context) *Result {
 				if n := res.started.Add(1); f.Most > 0 && int(n) > f.Most {
 					return
 				}
-				c := NewClient(f.Target, run%sources)
-				c.Rate, c.Number = f.Rate, run
+				c := &Client{Source: f.Source(run % f.Sources), Addr: f.Target, Rate: f.Rate, Number: run}
 				answers := f.Driver(ctx, c)
 				c.Close()
 				if ctx.Err() != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"time"
 )
 
 // Clone clones repo (a path like /pub.git) without a credential, as git with
@@ -55,16 +56,13 @@ func Discover(repo string) Driver {
 	}
 }
 
-// HitAndRun starts a clone, takes a few bytes and hangs up; the upstream's work
-// goes on.
-func HitAndRun(repo, tip string, bytes int) Driver {
+// HitAndRun starts a clone and hangs up after stay without having read the
+// answer; the server's work goes on. It counts as one without an answer.
+func HitAndRun(repo, tip string, stay time.Duration) Driver {
 	return func(ctx context.Context, c *Client) []Answer {
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithTimeout(ctx, stay)
 		defer cancel()
-		body := pkt("want "+tip+" side-band-64k ofs-delta no-progress\n") + "0000" + pkt("done\n")
-		a := c.open(ctx, http.MethodPost, repo+"/git-upload-pack", fmt.Sprintf(
-			"Content-Type: application/x-git-upload-pack-request\r\nContent-Length: %d\r\n", len(body)), body, bytes)
-		return []Answer{a}
+		return []Answer{fetch(ctx, c, repo, tip, "")}
 	}
 }
 

@@ -30,12 +30,13 @@ func (s Server) Start(ctx context.Context, addr string) (pid int, stop func(), e
 	said := &tail{}
 	cmd.Stdout, cmd.Stderr = said, said
 	started, ended := make(chan error), make(chan struct{})
+	var end error // valid once ended is closed
 	go func() {
 		runtime.LockOSThread() // the kernel ties a parent's death to the thread that forks
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			_ = cmd.Wait()
+			end = cmd.Wait()
 		}
 		close(ended)
 	}()
@@ -46,7 +47,7 @@ func (s Server) Start(ctx context.Context, addr string) (pid int, stop func(), e
 	}
 	if err := WaitListening(ctx, addr, ended); err != nil {
 		stop()
-		return 0, nil, fmt.Errorf("%s did not start: %w: %s", s.Command[0], err, said)
+		return 0, nil, fmt.Errorf("%s did not start: %w: %w: %s", s.Command[0], err, end, said)
 	}
 	return cmd.Process.Pid, stop, nil
 }

@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/caddy-admission/gateway/integration/flood"
+	"github.com/caddy-admission/gateway/integration/harness"
+)
+
+// TestCloneCrowdLeavesPushesTheirPlaces fills every place that strangers can get with clones that take minutes. Pushes of
+// people the gateway has never seen pass on the reserves of the three classes on a push's way.
+func TestCloneCrowdLeavesPushesTheirPlaces(t *testing.T) {
+	s := newCrowdSite(t, "admission {\n total 16\n class anonymous {\n max 16\n}\n}", 32<<20, flood.BackendConfig{Workers: 16})
+	c := s.start(t, flood.Flood{Clients: 48, Rate: 64 << 10, Driver: flood.Fetch("/pub.git", s.tip)})
+	free := 16 - 4 - 2 - 1 - 1 // what is not reserved for push, read, discovery and candidate
+	s.WaitInUse(t, "anonymous", free)
+	took := pushAll(t, []*person{s.someone(t, ""), s.someone(t, ""), s.someone(t, ""), s.someone(t, "")}, 2, 2, patience)
+	report(t, took, c)
+	if got := s.Class(t, "anonymous").InUse; got != free {
+		t.Errorf("%d clones hold a place after the pushes, want all %d: the test is about a full server", got, free)
+	}
+	if got := s.Class(t, "anonymous").Waiting + c.Refused(); got == 0 {
+		t.Error("no clone waits and none was refused: there was no crowd")
+	}
+}
+
+// TestGarbageFloodBesideNewPushers floods with made-up credentials from 1,000 addresses: half ask to push and are answered
+// 401 after a password check, half clone a public repository, which accepts any credential. Beside it everybody who pushes is
+// new to the gateway and passes. Password checks at the server stay within the places of class candidate.
+func TestGarbageFloodBesideNewPushers(t *testing.T) {
+	const check, atOnce = 50 * time.Millisecond, 3
+	s := newCrowdSite(t, "admission", 256<<10, flood.BackendConfig{Workers: 128, AuthDelay: check})
+	s.someone(t, "").push(t, patience) // everything has run once
+	s.backend.ResetPeak()
+	c := s.start(t, flood.Flood{Clients: 200, Sources: 1000, Pause: 300 * time.Millisecond, Driver: flood.Garbage("/pub.git", s.tip)})
+	c.waitAnswers(t, 200)
+
+	var all []*person
+	for range 12 {
+		all = append(all, s.someone(t, ""))
+	}
+	took := pushAll(t, all, 1, atOnce, patience)
+	harness.Eventually(t, 2*time.Minute, "a visit from every address", func() error {
+		if n := c.Runs(); n < 1200 {
+			return fmt.Errorf("%d visits", n)
+		}
+		return nil
+	})
+	c.stop()
+	report(t, took, c)
+	seconds := time.Since(c.started).Seconds()
+	t.Logf("password checks: %.0f a second, at most %d at once", float64(s.backend.Checks())/seconds, s.backend.PeakChecks())
+	if most := s.Class(t, "candidate").Max + atOnce; s.backend.PeakChecks() > most {
+		t.Errorf("%d password checks at once, want at most %d", s.backend.PeakChecks(), most)
+	}
+	if c.Count(http.StatusUnauthorized) < 200 || c.Served() < 200 {
+		t.Errorf("the flood had %d answers 401 and %d clones, want 200 of each", c.Count(http.StatusUnauthorized), c.Served())
+	}
+	if n := s.Class(t, "candidate").Decisions["refused_queue_full"]; n != 0 {
+		t.Errorf("the queue of candidate was full %d times", n)
+	}
+}
+
+// TestFloodBehindThePushersAddress has everybody behind one address: a flood with made-up credentials, people the gateway
+// knows and people it has never seen. All pushes pass; who is new waits behind the flood for one of the two places of
+// candidate that an address can hold.
+func TestFloodBehindThePushersAddress(t *testing.T) {
+	s := newCrowdSite(t, "admission", 256<<10, flood.BackendConfig{Workers: 128, AuthDelay: 50 * time.Millisecond})
+	known := []*person{s.someone(t, s.addr), s.someone(t, s.addr)}
+	pushAll(t, known, 1, 1, patience)
+
+	c := s.start(t, flood.Flood{Clients: 40, Source: flood.Only(ownAddress), Driver: flood.Garbage("/pub.git", s.tip)})
+	knocks := s.start(t, flood.Flood{Clients: 20, Source: flood.Only(ownAddress), Pause: 50 * time.Millisecond, Driver: flood.Discover("/pub.git")})
+	c.waitAnswers(t, 100)
+	took := pushAll(t, known, 4, 2, patience)
+	t.Log("people who had pushed before")
+	report(t, took, c)
+	took = pushAll(t, []*person{s.someone(t, s.addr), s.someone(t, s.addr), s.someone(t, s.addr), s.someone(t, s.addr)}, 1, 2, patience)
+	t.Log("people who are new")
+	report(t, took, c)
+	if n := s.Class(t, "candidate").Waiting + s.Class(t, "anonymous").Waiting; n == 0 {
+		t.Error("nobody waits: the address was not over its caps")
+	}
+	knocks.stop()
+	c.stop()
+}
+
+// TestDiscoveryFloodIsAnsweredFromMemory has 1,000 addresses that only knock. A push knocks first too, and the server's
+// challenge, which may take 240 ms, is repeated by the gateway: no push waits for the 16 places of class discovery.
+func TestDiscoveryFloodIsAnsweredFromMemory(t *testing.T) {
+	for _, delay := range []time.Duration{0, 240 * time.Millisecond} {
+		t.Run("challenge after "+delay.String(), func(t *testing.T) {
+			s := newCrowdSite(t, "admission", 256<<10, flood.BackendConfig{Workers: 128, ChallengeDelay: delay})
+			s.someone(t, "").push(t, patience)
+			c := s.start(t, flood.Flood{Clients: 1000, Pause: time.Second, Driver: flood.Discover("/pub.git")})
+			c.waitAnswers(t, 1000)
+			var all []*person
+			for range 8 {
+				all = append(all, s.someone(t, ""))
+			}
+			took := pushAll(t, all, 1, 2, patience)
+			c.stop()
+			report(t, took, c)
+			class := s.Class(t, "discovery")
+			if n := class.Refused() + class.Decisions["waited"]; n > 0 {
+				t.Errorf("%d knocks waited or were refused; decisions %v", n, class.Decisions)
+			}
+			if got, all := c.Count(http.StatusUnauthorized), c.Answers(); got != all {
+				t.Errorf("%d of %d knocks were answered 401", got, all)
+			}
+		})
+	}
+}
+
+// TestHitAndRunKeepsItsPlaces has clients that start a clone and hang up at once while the server goes on packing for 5
+// seconds. A place is taken as long as the server works, so that the flood holds its own places and none of the pushes'.
+func TestHitAndRunKeepsItsPlaces(t *testing.T) {
+	s := newCrowdSite(t, "admission {\n total 16\n}", 256<<10, flood.BackendConfig{Workers: 16, Think: 5 * time.Second})
+	c := s.start(t, flood.Flood{Clients: 48, Pause: 50 * time.Millisecond, Driver: flood.HitAndRun("/pub.git", s.tip, 200*time.Millisecond)})
+	harness.Eventually(t, time.Minute, "clones that were left", func() error {
+		if n := s.Class(t, "anonymous").Abandoned; n < 2 {
+			return fmt.Errorf("%d", n)
+		}
+		return nil
+	})
+	took := pushAll(t, []*person{s.someone(t, ""), s.someone(t, ""), s.someone(t, "")}, 3, 2, patience)
+	c.stop()
+	report(t, took, c)
+	most := s.Class(t, "anonymous").Max + 2*2 // two pushes at once, and the question of each
+	if s.backend.Peak() > most {
+		t.Errorf("the server worked on %d requests at once, want at most %d", s.backend.Peak(), most)
+	}
+	if s.backend.Shed() > 0 {
+		t.Errorf("the server shed %d requests", s.backend.Shed())
+	}
+}
