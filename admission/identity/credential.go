@@ -21,6 +21,9 @@ const (
 	Basic
 	Bearer
 	Token
+	// Session is a session cookie, see [Store.Session]. No Authorization line
+	// has this form.
+	Session
 )
 
 // String returns the form's name; it is safe as a label.
@@ -34,6 +37,8 @@ func (f Form) String() string {
 		return "bearer"
 	case Token:
 		return "token"
+	case Session:
+		return "session"
 	}
 	return "unusable"
 }
@@ -47,7 +52,7 @@ type Credential struct {
 	Form Form
 	// Secret identifies the secret, whatever it was dressed in: Basic with any
 	// user name, Bearer and token with the same secret have the same digest.
-	// Zero unless the form is Basic, Bearer or Token.
+	// Zero unless the form is Basic, Bearer, Token or Session.
 	Secret Digest
 	// User identifies the user name of a Basic credential whose secret is the
 	// password, and is zero otherwise. It is what the client says: upstreams
@@ -57,7 +62,7 @@ type Credential struct {
 
 // Usable reports whether the credential may be proven.
 func (c Credential) Usable() bool {
-	return c.Form >= Basic && c.Form <= Token && !c.Secret.Zero()
+	return c.Form >= Basic && c.Form <= Session && !c.Secret.Zero()
 }
 
 var strict = base64.StdEncoding.Strict()

@@ -25,6 +25,8 @@ const (
 	kindTarget
 	kindAnswer
 	kindRefs
+	kindSession
+	kindAccount
 )
 
 // hashers hands out hashers that share one random key. Safe for concurrent

@@ -30,7 +30,8 @@ type proofs struct {
 type secret struct {
 	pairs   [groupsPerSecret]pair
 	targets [targetsPerSecret]shortDigest
-	next    uint8 // slot of targets to fill next
+	next    uint8  // slot of targets to fill next
+	account Digest // whose secret it is, zero while not known
 }
 
 // pair is the proof of one secret from one group. It is linked into the list
