@@ -194,3 +194,21 @@ func TestRemovedAndAddedAgain(t *testing.T) {
 		t.Error("a pool that nobody names is still there")
 	}
 }
+
+// TestShutdown: the end of the process refuses at once whatever waits in the
+// pools of its generation, and only there.
+func TestShutdown(t *testing.T) {
+	r := newRegistry()
+	ending, other := &generation{id: 1}, &generation{id: 2}
+	a := r.acquire(ending, "ending", policyOf(t, 10)).Controller
+	b := r.acquire(other, "other", policyOf(t, 10)).Controller
+	r.shutdown(ending)
+	if _, refusal := a.TryAdmit(&admission.Request{Class: admission.Push}); refusal == nil || refusal.Reason != admission.ReasonShutdown {
+		t.Errorf("refusal %+v, want shutdown", refusal)
+	}
+	permit, refusal := b.TryAdmit(&admission.Request{Class: admission.Push})
+	if refusal != nil {
+		t.Errorf("the other pool refuses: %v", refusal.Reason)
+	}
+	permit.End(admission.OutcomeCompleted)
+}
