@@ -65,6 +65,7 @@ func BenchmarkHookUnderForged(b *testing.B) {
 		b.Run(fmt.Sprint(forgers, " forgers"), func(b *testing.B) {
 			_, g := newIngressGate(b, admission.Config{Classes: map[string]*admission.ClassConfig{"webhook": {
 				Bucket: &admission.BucketConfig{Burst: 20000, PerSecond: 10000},
+				Bytes:  &admission.BucketConfig{Burst: 1 << 30, PerSecond: 1 << 28},
 			}}}, IngressConfig{Hooks: []HookConfig{githubHook(b, "/hooks/ci")}})
 			u := &hookReceiver{status: http.StatusOK}
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _ = g.Serve(w, r, u.discard) }))

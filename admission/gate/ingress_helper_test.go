@@ -300,3 +300,12 @@ func woodpecker(t testing.TB) *webhook.Profile {
 	}
 	return p
 }
+
+func mustPolicy(t testing.TB) *admission.Policy {
+	t.Helper()
+	p, problems := admission.Config{}.Compile()
+	if p == nil {
+		t.Fatal(problems)
+	}
+	return p
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -282,4 +283,22 @@ func FuzzForm(f *testing.F) {
 			t.Fatalf("%q decodes differently", body)
 		}
 	})
+}
+
+func TestSecretHeader(t *testing.T) {
+	own, err := Generic("X-My-Token", "", GenericToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{"generic": own.SecretHeader()}
+	for _, name := range Names() {
+		p, _ := Lookup(name)
+		if h := p.SecretHeader(); h != "" {
+			got[name] = h
+		}
+	}
+	want := map[string]string{"generic": "X-My-Token", "gitlab-token": "X-Gitlab-Token", "azure-devops": "Authorization"}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }

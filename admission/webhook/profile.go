@@ -124,6 +124,15 @@ func (p *Profile) NeedsSecret() bool { return p.Auth != Unverified }
 // BeforeBody reports whether the credential is checked before the body.
 func (p *Profile) BeforeBody() bool { return p.Auth == Token || p.Auth == Basic }
 
+// SecretHeader names the header that holds the secret itself, "" when the
+// sender only signs: whoever keeps a delivery must not write it plainly.
+func (p *Profile) SecretHeader() string {
+	if p.BeforeBody() {
+		return p.canonical.name
+	}
+	return ""
+}
+
 // Charge is what an undeclared length costs, in bytes: 25 MiB or the
 // profile's cap where that is smaller.
 func (p *Profile) Charge() int64 { return min(MaxBody, p.MaxBody) }
