@@ -79,8 +79,8 @@ func asCaddyfile(block string) string {
 	return "http://example.test {\n" + block + "\n}\n"
 }
 
-// filesOf finds the secret files a configuration names, so that they can be made.
-var filesOf = regexp.MustCompile(`(?m)^\s*secret_file\s+(\S+)`)
+// secretFiles finds the lines that name files with secrets, so that they can be made.
+var secretFiles = regexp.MustCompile(`(?m)^\s*secret_file\s+(.+)$`)
 
 // validate adapts and validates one Caddyfile. Files it names are put below the gateway's directory.
 func validate(t *testing.T, g *harness.Gateway, caddyfile string) {
@@ -100,8 +100,15 @@ func validate(t *testing.T, g *harness.Gateway, caddyfile string) {
 // inDirectory moves the absolute paths of a configuration below dir and makes the secrets there.
 func inDirectory(t *testing.T, caddyfile, dir string) string {
 	t.Helper()
-	for _, m := range filesOf.FindAllStringSubmatch(caddyfile, -1) {
-		path := filepath.Join(dir, m[1])
+	var files []string
+	for _, m := range secretFiles.FindAllStringSubmatch(caddyfile, -1) {
+		files = append(files, strings.Fields(m[1])...)
+	}
+	for _, file := range files {
+		if !strings.HasPrefix(file, "/") {
+			continue
+		}
+		path := filepath.Join(dir, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}

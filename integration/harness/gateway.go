@@ -119,7 +119,7 @@ func (p *Process) checkOutput(tb testing.TB) {
 	out := p.Output()
 	for _, bad := range []string{"WARNING: DATA RACE", "fatal error: "} {
 		if at := strings.Index(out, bad); at >= 0 {
-			tb.Errorf("the gateway printed %q:\n%s", bad, tail(out[at:], 8000))
+			tb.Errorf("the gateway printed %q:\n%.8000s", bad, out[at:])
 		}
 	}
 }
