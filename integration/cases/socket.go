@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -19,16 +20,37 @@ import (
 )
 
 // freeAddress finds a loopback port outside the range from which the system
-// takes ports for outgoing connections, so that nobody takes it in between.
+// takes ports for outgoing connections, so that nobody takes it in between. No
+// other caller in this or another process gets it: two gateways on one port
+// would share it without an error, because Caddy listens with SO_REUSEPORT.
 func freeAddress() string {
 	for range 200 {
-		addr := "127.0.0.1:" + strconv.Itoa(18000+mathrand.IntN(14000))
+		port := 18000 + mathrand.IntN(14000)
+		if !claimPort(port) {
+			continue
+		}
+		addr := "127.0.0.1:" + strconv.Itoa(port)
 		if l, err := net.Listen("tcp", addr); err == nil {
 			l.Close()
 			return addr
 		}
 	}
 	return "127.0.0.1:0"
+}
+
+// claims keeps the listeners of claimed ports open until the process ends; a
+// case claims a handful.
+var claims sync.Map
+
+// claimPort claims a port among all runners of this machine: by a name in the
+// abstract namespace, which the system frees with the process.
+func claimPort(port int) bool {
+	l, err := net.Listen("unix", "@gateway-case-port-"+strconv.Itoa(port))
+	if err != nil {
+		return false
+	}
+	claims.Store(port, l)
+	return true
 }
 
 func randomBytes(n int64) []byte {
