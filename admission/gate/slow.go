@@ -62,6 +62,10 @@ func (h *slowHolders) look(c admission.Class, dog *watchdog, ctl *admission.Cont
 	var slowest *watchdog
 	least := float64(slowRate)
 	for d := range h.sets[c] {
+		if d.cut() != nil {
+			h.mu.Unlock()
+			return // one that was ended still holds its place
+		}
 		if age, rate, ok := d.slowness(now); ok && age >= slowAge && rate < least {
 			slowest, least = d, rate
 		}
