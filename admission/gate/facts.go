@@ -27,6 +27,15 @@ type subject struct {
 	class  admission.Class
 	shape  shape
 	resume bool // a grant covers this request
+
+	// Proof that no Authorization line carries, and whose permits then count
+	// together; account is 0 while nobody knows.
+	vouched bool
+	account admission.Key
+	session identity.Credential // of a page's visitor, once proven
+
+	shared bool // the address stands for many callers
+	ruled  bool // the operator's rule chose the class
 }
 
 // classifyFacts reads what the classifier needs. The target is the one next
@@ -91,7 +100,12 @@ func (g *Gate) subject(r *http.Request, res classify.Result) *subject {
 	s.group = g.state.Keyer.Group(s.addr)
 	if isCaller {
 		s.caller = g.state.Keyer.AddrBits(s.addr, g.opts.IPv4Bits, g.opts.IPv6Bits)
+		if s.caller == 0 {
+			s.caller = g.state.Keyer.String(noCaller)
+		}
+		s.shared = within(g.opts.People.Shared, s.addr)
 	}
+	g.vouch(r, s, isCaller)
 	s.cred = g.state.Identity.Parse(r.Header)
 	s.rest = g.state.Identity.Rest(r)
 	s.target = identity.Target{Site: g.opts.Site, Repository: res.Repository, Service: res.Service}
@@ -102,6 +116,7 @@ func (g *Gate) subject(r *http.Request, res classify.Result) *subject {
 		s.state = classify.Unusable
 	case g.state.Identity.Proven(s.cred, s.group, s.now):
 		s.state = classify.Proven
+		g.remember(s)
 	default:
 		s.state = classify.Unproven
 	}
@@ -112,8 +127,15 @@ func (g *Gate) subject(r *http.Request, res classify.Result) *subject {
 // place decides the class of s. The service of an LFS call is known only later,
 // so it is placed once more then.
 func (g *Gate) place(s *subject) {
-	open := s.state == classify.NoCredential && g.state.Identity.Open(s.target, s.now)
-	s.class = classify.Class(&s.result, s.state, open)
+	if s.ruled {
+		return
+	}
+	state := s.state
+	if s.vouched {
+		state = classify.Proven
+	}
+	open := state == classify.NoCredential && g.state.Identity.Open(s.target, s.now)
+	s.class = classify.Class(&s.result, state, open)
 }
 
 // grantKey is who may continue what s began.
@@ -127,10 +149,10 @@ func (g *Gate) repositoryKey(s *subject) admission.Key {
 
 // request is the engine's view of the subject.
 func (g *Gate) request(r *http.Request, s *subject) *admission.Request {
-	q := &admission.Request{Class: s.class, Now: s.now, Group: s.group, Proven: s.state == classify.Proven, Continuation: s.resume}
+	q := &admission.Request{Class: s.class, Now: s.now, Group: s.group, Proven: s.proven(), Continuation: s.resume}
 	q.Keys[admission.ByAddress] = s.caller
 	if q.Proven {
-		q.Keys[admission.ByCredential] = g.state.Keyer.Bytes(s.cred.Secret[:])
+		q.Keys[admission.ByCredential] = g.userKey(s)
 	} else if s.class == admission.LFS {
 		q.Proven = g.state.Identity.ProvenGroup(s.group, s.now)
 	}
@@ -142,8 +164,14 @@ func (g *Gate) request(r *http.Request, s *subject) *admission.Request {
 			continue
 		}
 		if v := g.opts.Placeholder(r, name); v != "" {
-			q.Keys[int(admission.ByCustom0)+i] = g.state.Keyer.String(v)
+			q.Keys[int(admission.ByCustom0)+i] = g.customKey(v)
 		}
+	}
+	if s.shared {
+		q.Keys[admission.ByCustom3], q.Keys[admission.ByAddress] = s.caller, 0
+	}
+	if s.class == admission.Candidate && !q.Continuation {
+		q.Continuation = g.preferred(s)
 	}
 	return q
 }

@@ -15,6 +15,9 @@ import (
 // is next's own: refusals are written here and return nil. A panic of next
 // passes through unchanged after the permit has ended.
 func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, next Next) error {
+	g.strip(r.Header)
+	page := g.page(r)
+	next = g.watchPage(page, next)
 	if g.ingress != nil {
 		if route, lookalike := g.ingress.match(r); lookalike {
 			g.refuseShape(w, r, &classify.Result{Refuse: http.StatusBadRequest, Why: "non-canonical spelling of a configured path"})
@@ -30,13 +33,19 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, next Next) error {
 		g.refuseShape(w, r, &res)
 		return nil
 	case res.Kind == classify.Other:
-		return g.serveOther(w, r, next)
+		return g.servePage(w, r, page, next)
 	}
 	s := g.subject(r, res)
 	if res.Kind == classify.DumbHead && !g.state.Identity.DidAskRefs(s.caller, s.target, s.now) {
-		return g.serveOther(w, r, next)
+		return g.servePage(w, r, page, next)
 	}
 	forward(r, res.Path)
+	if rule := g.rule(r); rule.Set && rule.Class != admission.Stream { // git never streams
+		if rule.Exempt || rule.Class == admission.Other {
+			return g.servePage(w, r, classify.PlainPage, next)
+		}
+		s.class, s.ruled = rule.Class, true
+	}
 	return g.serveGit(w, r, s, next)
 }
 
@@ -46,7 +55,7 @@ func (g *Gate) serveOther(w http.ResponseWriter, r *http.Request, next Next) err
 	DecisionFrom(r.Context()).Class = admission.Other.String()
 	policy := g.state.Controller.Policy()
 	if !limited(&policy.Classes[admission.Other]) {
-		return next(w, r)
+		return g.passOther(w, r, next)
 	}
 	s := g.subject(r, classify.Result{})
 	s.class = admission.Other
@@ -209,8 +218,12 @@ func (g *Gate) run(w http.ResponseWriter, r *http.Request, s *subject, permit ad
 	defer func() {
 		p := recover()
 		cause := x.finish(err, dog, p)
-		if p != nil {
+		if p != nil && !(x.out.replaced && p == http.ErrAbortHandler) {
 			panic(p)
+		}
+		if x.out.replaced {
+			err = nil
+			return
 		}
 		if cause != nil && !x.out.started() {
 			err = nil
@@ -223,10 +236,9 @@ func (g *Gate) run(w http.ResponseWriter, r *http.Request, s *subject, permit ad
 // prepare wires the writer's moments.
 func (x *exchange) prepare(dog *watchdog) {
 	x.out.onBegin = x.grant
-	x.out.onStream = func() {
-		if !x.s.class.Git() && x.s.class != admission.LFS && x.permit.Move(admission.Stream) {
-			dog.endless()
-		}
+	x.out.onStream = func() bool { return x.stream(dog) }
+	if x.g.opts.StreamRefuses {
+		x.before = x.out.ResponseWriter.Header().Clone()
 	}
 	if x.s.holdsAnswer() {
 		x.out.hold(x.judge)
@@ -290,7 +302,7 @@ func outcomeOf(out *writer, status int, cause error, client context.Context, p a
 	switch {
 	case errors.Is(cause, errStalled):
 		return admission.OutcomeStalled
-	case errors.Is(cause, errSlow):
+	case errors.Is(cause, errSlow), errors.Is(cause, errStreamsFull):
 		return admission.OutcomeDisplaced
 	case cause != nil:
 		return admission.OutcomeDeadline
@@ -337,6 +349,7 @@ type exchange struct {
 	out    *writer
 	permit admission.Permit
 	left   *abandonment // nil: the client's leaving ends the request
+	before http.Header  // as it was when the request came in, where streams are capped
 }
 
 // judge looks at the held answer of a request without proof: a bare one counts
@@ -370,6 +383,12 @@ func (x *exchange) prove() {
 	})
 	if a == identity.Refused {
 		id.Prove(s.cred, s.group, s.target, clock())
+		x.g.remember(s)
+	}
+	// A public repository proves nothing; the forge itself may know the user,
+	// and names whose secret this is.
+	if x.g.verifies() && id.Account(s.cred).Zero() {
+		x.g.askWho(x.r, s, x.g.whoIsHeader(x.r, s.cred), x.next)
 	}
 }
 

@@ -58,6 +58,16 @@ type Options struct {
 
 	// Ingress configures webhook, logout and login paths; nil means none.
 	Ingress *IngressConfig
+
+	// People says who is known beside proof by asking.
+	People People
+
+	// Rule evaluates the operator's own matchers. Nil has none.
+	Rule func(*http.Request) Rule
+
+	// StreamRefuses refuses an upstream's stream when class stream is full; by
+	// default it goes on in the class where it began.
+	StreamRefuses bool
 }
 
 // Event is one refusal or question, for logs.
@@ -75,6 +85,9 @@ type Gate struct {
 	state   *State
 	opts    Options
 	ingress *ingress
+
+	preset   *classify.Preset // nil: no forge
+	stripped map[string]bool  // the operator's own identity headers
 }
 
 // New returns a Gate on state. It fails when the ingress configuration is
@@ -98,7 +111,7 @@ func New(state *State, opts Options) (*Gate, error) {
 	if opts.StatusOf == nil {
 		opts.StatusOf = func(error) int { return 0 }
 	}
-	g := &Gate{state: state, opts: opts}
+	g := &Gate{state: state, opts: opts, preset: opts.Profile.Preset(), stripped: strippedNames(opts.People.StripHeaders)}
 	if opts.Ingress != nil {
 		in, err := newIngress(opts.Ingress, state)
 		if err != nil {

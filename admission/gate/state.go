@@ -21,6 +21,8 @@ type State struct {
 	grants *grants
 	linger lingerLimit
 
+	verifier *verifier
+
 	abandoned abandonedWork
 	slow      slowHolders
 	replayed  atomic.Int64
@@ -36,6 +38,7 @@ func NewState(policy *admission.Policy) *State {
 		Keyer:      admission.NewKeyer(),
 		bodies:     newBodyAccount(),
 		grants:     newGrants(),
+		verifier:   newVerifier(),
 	}
 }
 

@@ -32,9 +32,11 @@ type writer struct {
 	// onBegin is called once, before the client sees the final status.
 	onBegin func(status int)
 	// onStream is called, possibly twice, when the upstream's answer turns the
-	// connection into a stream.
-	onStream func()
+	// connection into a stream. It returns false when it has answered the client
+	// itself; what next still writes is dropped then.
+	onStream func() bool
 	hijacked bool
+	replaced bool
 
 	// abandon is called once when the client is gone; from then on what next
 	// writes is counted and dropped. Nil: next learns of it by an error.
@@ -92,8 +94,9 @@ func (w *writer) begin() {
 	if w.onBegin != nil {
 		w.onBegin(w.status)
 	}
-	if w.onStream != nil && isStream(w.status, w.ResponseWriter.Header()) {
-		w.onStream()
+	if w.onStream != nil && isStream(w.status, w.ResponseWriter.Header()) && !w.onStream() {
+		w.replaced = true
+		return
 	}
 	if w.gone.Load() {
 		return
@@ -122,6 +125,9 @@ func (w *writer) Write(b []byte) (int, error) {
 }
 
 func (w *writer) send(b []byte) (int, error) {
+	if w.replaced {
+		return len(b), nil
+	}
 	if w.gone.Load() {
 		return w.drain(b)
 	}
@@ -204,7 +210,7 @@ func (w *writer) FlushError() error {
 		}
 		w.WriteHeader(http.StatusOK)
 	}
-	if w.holding || w.gone.Load() {
+	if w.holding || w.replaced || w.gone.Load() {
 		return nil
 	}
 	w.dog.begin(writing)
@@ -218,6 +224,9 @@ func (w *writer) Flush() { _ = w.FlushError() }
 // Hijack hands the connection over: the request is a stream from here on.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.release(true)
+	if w.replaced {
+		return nil, nil, errReplaced
+	}
 	c, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err == nil {
 		w.hijacked = true
