@@ -256,6 +256,7 @@ func TestHookSteadyBodyPasses(t *testing.T) {
 	ingressBubble(t, admission.Config{}, oneHook(t), u.next, func(t *testing.T, s *ingressServer) {
 		d := delivery{body: strings.Repeat("x", 256<<10)}
 		conn := s.open(d.head())
+		synctest.Wait() // the head is written by a goroutine of its own
 		go func() {
 			for rest := d.body; rest != ""; {
 				n := min(len(rest), 16<<10)

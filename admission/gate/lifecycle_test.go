@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"strings"
@@ -54,7 +55,7 @@ func inBubble(t *testing.T, cfg admission.Config, next Next, f func(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		srv := &http.Server{ErrorLog: nil, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		srv := &http.Server{ErrorLog: log.New(io.Discard, "", 0), Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if err := g.Serve(w, r, next); err != nil {
 				w.WriteHeader(http.StatusBadGateway)
 			}
