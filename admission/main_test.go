@@ -13,7 +13,11 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "rapid.checks" })
 	if !given {
-		flag.Set("rapid.checks", "500")
+		checks := "500"
+		if raceEnabled {
+			checks = "150"
+		}
+		flag.Set("rapid.checks", checks)
 		flag.Set("rapid.steps", "60")
 	}
 	os.Exit(m.Run())

@@ -62,8 +62,8 @@ func (c *Controller) discard(pk *parking) {
 	delete(c.parkings, pk.key)
 }
 
-// stopper returns the parking for what v says stops q.
-func (c *Controller) stopper(q *claim, v verdict) *parking {
+// stopperKey names the parking for what v says stops q.
+func (c *Controller) stopperKey(q *claim, v verdict) parkKey {
 	k := parkKey{kind: parkCap}
 	switch {
 	case v.reason == ReasonUnprovenFull:
@@ -76,16 +76,16 @@ func (c *Controller) stopper(q *claim, v verdict) *parking {
 	if v.delay > 0 {
 		k.kind = parkBucket
 	}
-	return c.parkingOf(k, q.class, v.scope)
+	return k
 }
 
 // park sets a ready waiter aside behind what v says stops it.
 func (c *Controller) park(w *waiter, v verdict) {
+	c.passOn(w) // before it goes, so that its caller keeps its turn
 	c.classes[w.class].queue.ready.lane(w).remove(w)
-	pk := c.stopper(&w.claim, v)
+	pk := c.parkingOf(c.stopperKey(&w.claim, v), w.class, v.scope)
 	pk.lanes.add(w)
 	w.parked = pk
-	c.passOn(w)
 	c.wake(pk)
 }
 
@@ -137,6 +137,36 @@ func (c *Controller) openings(pk *parking) (n int, at int64) {
 		return 0, c.now + d
 	}
 	return 1 - pk.woken, 0
+}
+
+// promised returns the cap whose last opening belongs to somebody it has woken,
+// so that w must queue up behind those parked there. Continuations take an
+// opening first and need not ask.
+func (c *Controller) promised(w *waiter, cl *classState) verdict {
+	for s, limit := range cl.policy.CallerMax {
+		if limit == 0 || w.keys[s] == 0 {
+			continue
+		}
+		v := verdict{reason: ReasonCallerCap, scope: Scope(s), over: w.over&(1<<s) != 0}
+		count := 0
+		if e := w.entry(cl, v.scope); e != nil {
+			count = int(e.count)
+		}
+		if c.spokenFor(w, v, limit-count) {
+			return v
+		}
+	}
+	v := verdict{reason: ReasonUnprovenFull}
+	if limit := cl.policy.UnprovenMax; limit > 0 && !w.proven && c.spokenFor(w, v, limit-cl.unproven) {
+		return v
+	}
+	return verdict{}
+}
+
+// spokenFor reports whether all openings of what v names belong to others.
+func (c *Controller) spokenFor(w *waiter, v verdict, openings int) bool {
+	pk := c.parkings[c.stopperKey(&w.claim, v)]
+	return pk != nil && pk != w.woken && pk.woken >= openings
 }
 
 // released wakes who waits for what rec has just given back.

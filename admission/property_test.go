@@ -94,6 +94,9 @@ func (x *machine) draw(t *rapid.T) *modelRequest {
 	}
 	if a := rapid.IntRange(0, 2).Draw(t, "address"); a > 0 {
 		r.keys[ByAddress] = r.group*10 + Key(a)
+		if x.mode.fair && r.cont { // turns are per lane; a cap that both share mixes them
+			r.keys[ByAddress] += 100
+		}
 	}
 	r.keys[ByRepository] = Key(rapid.IntRange(0, 2).Draw(t, "repository"))
 	return r

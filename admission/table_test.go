@@ -142,20 +142,18 @@ func TestMemoryIsGivenBack(t *testing.T) {
 func TestBytesPerIdleCaller(t *testing.T) {
 	const callers = 1_000_000
 	c, _ := standing(t, anonymousOnly(ClassConfig{CallerBucket: &BucketConfig{Burst: 10, PerSecond: 0.01}}))
+	p := mustAdmit(t, c, from(Anonymous, 1<<40))
+	p.End(OutcomeCompleted)
 	before := heapBytes()
-	r := Request{Class: Anonymous}
-	for i := range Key(callers) {
-		r.Keys[ByAddress] = i + 1
-		p, refusal := c.TryAdmit(&r)
-		if refusal != nil {
-			t.Fatal(refusal.Reason)
-		}
-		p.End(OutcomeCompleted)
+	for i := range Key(callers - 1) { // what a request that has ended leaves behind
+		id := c.callers.id(Anonymous, ByAddress, i+1)
+		c.callers.insert(id, Anonymous).full = int64(time.Hour)
 	}
 	per := float64(heapBytes()-before) / callers
 	if n := c.Snapshot().Callers.Tracked; n != callers {
 		t.Fatalf("%d callers tracked; want %d", n, callers)
 	}
+	mustBeIdle(t, c)
 	t.Logf("%.1f bytes per idle caller at %d (an entry is %d)", per, callers, unsafe.Sizeof(callerEntry{}))
 	if per > 64 {
 		t.Errorf("%.1f bytes per idle caller; want at most 64", per)

@@ -5,9 +5,10 @@ import "pgregory.net/rapid"
 // turns remembers, per class and lane, when a group or a caller last had its
 // turn and since when it could have had one.
 type turns struct {
-	served   map[turnKey]int
-	eligible map[turnKey]int
-	streak   map[Class]int
+	served     map[turnKey]int
+	eligible   map[turnKey]int
+	streak     map[Class]int // continuations in a row
+	streakFrom map[Class]int // step of the first of them
 }
 
 type turnKey struct {
@@ -30,7 +31,7 @@ func (r *modelRequest) turnKeys() [2]turnKey {
 }
 
 func newTurns() turns {
-	return turns{served: make(map[turnKey]int), eligible: make(map[turnKey]int), streak: make(map[Class]int)}
+	return turns{served: make(map[turnKey]int), eligible: make(map[turnKey]int), streak: make(map[Class]int), streakFrom: make(map[Class]int)}
 }
 
 // note records, after a step, who could be served.
@@ -109,19 +110,31 @@ func (x *machine) checkRotation(t *rapid.T, r *modelRequest) {
 	}
 }
 
-// checkStreak: never three continuations in a row while a newcomer could go.
+// checkStreak: never three continuations in a row while a newcomer could have
+// gone all the while.
 func (x *machine) checkStreak(t *rapid.T, r *modelRequest) {
-	newcomer := false
-	for _, w := range x.m.waiting {
-		if w.class == r.class && !w.cont && x.m.unhindered(w) {
-			newcomer = newcomer || x.m.shared(w) == ReasonNone && !x.heldUp(w)
-		}
+	k := r.class
+	if !r.cont || !x.newcomerSince(k, x.turns.streakFrom[k]) {
+		x.turns.streak[k] = 0
 	}
-	if !r.cont || !newcomer {
-		x.turns.streak[r.class] = 0
+	if !r.cont {
 		return
 	}
-	if x.turns.streak[r.class]++; x.turns.streak[r.class] > streakMax {
-		t.Fatalf("%d continuations of %s in a row while a newcomer waited", x.turns.streak[r.class], r.class)
+	if x.turns.streak[k] == 0 {
+		x.turns.streakFrom[k] = x.step
 	}
+	if x.turns.streak[k]++; x.turns.streak[k] > streakMax && x.newcomerSince(k, x.turns.streakFrom[k]-1) {
+		t.Fatalf("%d continuations of %s in a row while a newcomer waited", x.turns.streak[k], k)
+	}
+}
+
+// newcomerSince reports whether a newcomer could have gone ever since a step.
+func (x *machine) newcomerSince(c Class, step int) bool {
+	for _, w := range x.m.waiting {
+		if since, ok := x.turns.eligible[w.turnKeys()[1]]; ok && since <= step && w.class == c && !w.cont &&
+			x.m.shared(w) == ReasonNone && !x.heldUp(w) {
+			return true
+		}
+	}
+	return false
 }

@@ -173,14 +173,13 @@ func (c *Controller) deregister(w *waiter, cl *classState) {
 
 // leave takes a waiter out wherever it is. The class must be pumped afterwards.
 func (c *Controller) leave(w *waiter) {
-	cl := &c.classes[w.class]
+	c.passOn(w) // before it goes, so that its caller keeps its turn
 	w.in.remove(w)
 	if pk := w.parked; pk != nil {
 		w.parked = nil
 		c.wake(pk)
 	}
-	c.deregister(w, cl)
-	c.passOn(w)
+	c.deregister(w, &c.classes[w.class])
 }
 
 // grant admits a ready waiter, whose claim check has just found to fit.
@@ -215,7 +214,11 @@ func (c *Controller) pump(cl *classState) {
 			q.blocked = q.short
 			return
 		}
-		switch v := c.check(&w.claim); v.reason {
+		v := c.check(&w.claim)
+		if v.reason == ReasonNone && !w.cont {
+			v = c.promised(w, cl)
+		}
+		switch v.reason {
 		case ReasonNone:
 			c.grant(w)
 			onlyContinuations = false // it may have used up what the one short of tokens needs
