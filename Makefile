@@ -64,8 +64,12 @@ cases: $(BINARY)
 fuzz:
 	scripts/fuzz $(FUZZTIME)
 
+# Takes a quarter of an hour; needs nginx and haproxy (Debian: apt-get install nginx-light haproxy).
 bench:
-	$(GO) test -run '^$$' -bench . -benchmem $$($(GO) list ./... | grep -v '/integration')
+	@mkdir -p $(BUILD)
+	$(GO) run ./cmd/xcaddy-build build --output $(BUILD)/caddy-bench
+	$(GO) test -run '^$$' -bench 'Decide|Refuse|BareLimiters|Queue' -benchmem -count 3 ./admission | tee $(BUILD)/engine.txt
+	cd bench && $(GO) run . -gateway ../$(BUILD)/caddy-bench -engine ../$(BUILD)/engine.txt -output ../docs/benchmarks.md
 
 clean:
 	rm -rf $(BUILD)

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-admission/gateway/integration/flood"
+)
+
+// entrant is one system in a measurement of CPU.
+type entrant struct {
+	system
+	path string
+}
+
+// sizes fills the parameters of a rival's configuration.
+func sizes(config string, share, reading, rate int, queue string) string {
+	return strings.NewReplacer("@SHARE@", fmt.Sprint(share), "@READING@", fmt.Sprint(reading), "@RATE@", fmt.Sprint(rate),
+		"@RATE10@", fmt.Sprint(10*rate), "@READQUEUE@", queue).Replace(config)
+}
+
+const proxyOnly = "reverse_proxy @UPSTREAM@"
+
+// gatewayName is the name of the gateway where it is one system.
+const gatewayName = "gateway"
+
+// proxied measures the CPU of one proxied request.
+func (b *bench) proxied(ctx context.Context) error {
+	for _, connections := range []int{16, 128} {
+		t, err := b.compare(ctx, connections, 200, []entrant{
+			{b.caddy("Caddy, reverse_proxy", proxyOnly), gitPath},
+			{b.caddy(gatewayName+", class other", "admission\n\t"+proxyOnly), "/bench/page"},
+			{b.caddy(gatewayName+", class anonymous", "admission {\n\t\ttotal 1024\n\t}\n\t"+proxyOnly), gitPath},
+			{nginx("nginx, limits", sizes(nginxGit, 512, 512, 1_000_000, "")), gitPath},
+			{haproxy("HAProxy, limits", sizes(haproxyGit, 512, 512, 1_000_000, "10s")), gitPath},
+		}, nil)
+		if err != nil {
+			return err
+		}
+		t.title = fmt.Sprintf("CPU of a proxied request, %d connections", connections)
+		b.report.add(t)
+	}
+	return nil
+}
+
+// refused measures the CPU of one refusal.
+func (b *bench) refused(ctx context.Context) error {
+	t, err := b.compare(ctx, 16, 503, []entrant{
+		{b.caddy("Caddy, respond 503", `respond "busy, try again in 5 s" 503`), gitPath},
+		{b.caddy(gatewayName+", refuses", "admission {\n\t\ttotal 5\n\t\twait off\n\t}\n\t"+proxyOnly), gitPath},
+		{nginx("nginx, limit_conn", sizes(nginxGit, 1, 1, 1_000_000, "")), gitPath},
+		{haproxy("HAProxy, maxconn", sizes(haproxyGit, 1, 1, 1_000_000, "1ms")), gitPath},
+	}, func(r *running) (func(), error) { return hold(ctx, r.addr) })
+	if err != nil {
+		return err
+	}
+	t.title = "CPU of a refusal, 16 connections"
+	b.report.add(t)
+	return nil
+}
+
+// hold takes a place at the system with a request that the upstream keeps.
+func hold(ctx context.Context, addr string) (release func(), err error) {
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: flood.Source(59_000)}}
+	conn, err := d.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: bench.test\r\n%s: 1\r\n\r\n", gitPath, holdHeader)
+	return func() { _ = conn.Close() }, err
+}
+
+// compare lets the entrants take turns under the same load, the first being what
+// the others are compared with. before prepares each of them.
+func (b *bench) compare(ctx context.Context, connections, status int, all []entrant, before func(*running) (func(), error)) (*table, error) {
+	upstream, stop, err := startUpstream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	var systems []system
+	for _, e := range all {
+		systems = append(systems, e.system)
+	}
+	started, stopAll, err := b.startAll(ctx, systems, upstream)
+	if err != nil {
+		return nil, err
+	}
+	defer stopAll()
+	loads := make([]load, len(all))
+	for i, r := range started {
+		loads[i] = load{addr: r.addr, path: all[i].path, connections: connections, status: status}
+		if before != nil {
+			release, err := before(r)
+			if err != nil {
+				return nil, err
+			}
+			defer release()
+		}
+		if err := warm(ctx, loads[i]); err != nil {
+			return nil, fmt.Errorf("%s: %w", r.name, err)
+		}
+	}
+	costs, rates := make([][]float64, len(all)), make([][]float64, len(all))
+	for round := range b.rounds {
+		for k := range all {
+			i := (k + round) % len(all)
+			cost, rate, err := b.measure(ctx, started[i], loads[i])
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", started[i].name, err)
+			}
+			costs[i], rates[i] = append(costs[i], cost), append(rates[i], rate)
+		}
+	}
+	return b.costTable(all, costs, rates), nil
+}
+
+// warm waits until the system answers as it will be measured: a place that is
+// held takes a moment to be.
+func warm(ctx context.Context, l load) error {
+	var err error
+	for range 20 {
+		if _, err = l.run(ctx, 300*time.Millisecond); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return errors.Join(err, ctx.Err())
+}
+
+// measure returns microseconds of CPU per answer and answers per second.
+func (b *bench) measure(ctx context.Context, r *running, l load) (cost, rate float64, err error) {
+	before, err := cpuOf(r.pid)
+	if err != nil {
+		return 0, 0, err
+	}
+	start := time.Now()
+	n, err := l.run(ctx, b.round)
+	if err != nil || n == 0 || ctx.Err() != nil {
+		return 0, 0, errors.Join(err, ctx.Err(), fmt.Errorf("%d answers", n))
+	}
+	took := time.Since(start)
+	after, err := cpuOf(r.pid)
+	return float64((after - before).Microseconds()) / float64(n), float64(n) / took.Seconds(), err
+}
+
+// costTable compares round by round: what slows the machine down for a while
+// slows both halves of a ratio.
+func (b *bench) costTable(all []entrant, costs, rates [][]float64) *table {
+	t := &table{header: []string{"system", "µs of CPU, median", "ratio to the first, median", "smallest", "largest", "answers/s, median"}}
+	medians := map[string]float64{}
+	for i, e := range all {
+		var ratios []float64
+		for round := range costs[i] {
+			ratios = append(ratios, costs[i][round]/costs[0][round])
+		}
+		slices.Sort(ratios)
+		medians[e.name] = median(ratios)
+		t.add(e.name, "%.1f", median(costs[i]), "%.2f", median(ratios), "%.2f", ratios[0], "%.2f", ratios[len(ratios)-1], "%.0f", median(rates[i]))
+	}
+	ours := all[len(all)-3].name // the gateway stands before the two rivals
+	for _, rival := range all[len(all)-2:] {
+		if medians[rival.name] < medians[ours] {
+			t.better = append(t.better, fmt.Sprintf("%s needs %.2f × the CPU of the %s.", rival.name, medians[rival.name]/medians[ours], ours))
+		}
+	}
+	return t
+}
+
+func median(v []float64) float64 {
+	s := slices.Clone(v)
+	slices.Sort(s)
+	if len(s)%2 == 1 {
+		return s[len(s)/2]
+	}
+	return (s[len(s)/2-1] + s[len(s)/2]) / 2
+}
