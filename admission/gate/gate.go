@@ -213,7 +213,11 @@ func (g *Gate) run(w http.ResponseWriter, r *http.Request, s *subject, permit ad
 	}
 	inner := r.WithContext(ctx)
 	if r.Body != nil && r.Body != http.NoBody {
-		inner.Body = &progressBody{ReadCloser: r.Body, dog: dog}
+		upload := &progressBody{ReadCloser: r.Body, dog: dog, declared: r.ContentLength}
+		inner.Body = upload
+		if r.ProtoMajor == 1 && (b == nil || !b.complete) {
+			x.out.upload = upload
+		}
 	}
 	defer func() {
 		p := recover()

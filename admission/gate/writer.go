@@ -22,6 +22,9 @@ type writer struct {
 	dog    *watchdog
 	status int // first status >= 200, 0 before
 
+	// upload is the request body of an HTTP/1.x request, or nil.
+	upload *progressBody
+
 	// Holding. header is next's own header map while the answer is held back;
 	// judge is called once, when the answer is complete or held is full.
 	holding bool
@@ -100,6 +103,12 @@ func (w *writer) begin() {
 	}
 	if w.gone.Load() {
 		return
+	}
+	if w.upload != nil && !w.upload.ended.Load() {
+		// An answer before the end of an HTTP/1.1 upload ends the connection:
+		// net/http would take the rest of a body that somebody wrapped for the
+		// next request.
+		w.ResponseWriter.Header().Set("Connection", "close")
 	}
 	w.dog.begin(writing)
 	w.ResponseWriter.WriteHeader(w.status)
@@ -244,15 +253,22 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap lets http.ResponseController reach the server's writer.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// progressBody reports the client's progress on an upload.
+// progressBody reports the client's progress on an upload and knows whether
+// all of it was read.
 type progressBody struct {
 	io.ReadCloser
-	dog *watchdog
+	dog      *watchdog
+	declared int64 // Content-Length; negative: chunked
+	read     atomic.Int64
+	ended    atomic.Bool
 }
 
 func (b *progressBody) Read(p []byte) (int, error) {
 	b.dog.begin(reading)
 	n, err := b.ReadCloser.Read(p)
 	b.dog.end(reading, n)
+	if total := b.read.Add(int64(n)); err == io.EOF || (b.declared >= 0 && total >= b.declared) {
+		b.ended.Store(true)
+	}
 	return n, err
 }

@@ -1,0 +1,58 @@
+package gate
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-admission/gateway/admission"
+)
+
+// TestEarlyAnswerEndsTheConnection: an upstream that answers before it has read
+// the upload must not let the rest of it be taken for the next request.
+func TestEarlyAnswerEndsTheConnection(t *testing.T) {
+	hidden := "GET /pub.git/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\n\r\n"
+	early := func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("WWW-Authenticate", "Basic")
+		w.WriteHeader(http.StatusUnauthorized)
+		return nil
+	}
+	for _, head := range []string{"Content-Length: %d\r\n", "Transfer-Encoding: chunked\r\n"} {
+		s := serve(t, admission.Config{}, Options{}, early)
+		// Caddy wraps every body, which hides it from net/http.
+		wrapped := s.Config.Handler
+		s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r.Body = struct{ io.ReadCloser }{r.Body}
+			wrapped.ServeHTTP(w, r)
+		})
+		c, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+		body := strings.Repeat(hidden, 600<<10/len(hidden))
+		if strings.HasPrefix(head, "Content") {
+			head = fmt.Sprintf(head, len(body))
+		} else {
+			body = fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)
+		}
+		go func() {
+			_, _ = io.WriteString(c, "POST "+pushRPC+" HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-git-receive-pack-request\r\n"+head+"\r\n"+body)
+		}()
+		rd := bufio.NewReader(c)
+		r, err := http.ReadResponse(rd, nil)
+		if err != nil || r.StatusCode != http.StatusUnauthorized || !r.Close {
+			t.Fatalf("first answer: %v %v", r, err)
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r, err := http.ReadResponse(rd, nil); err == nil {
+			t.Errorf("%q: part of the body was answered as a request: %d", head, r.StatusCode)
+		}
+		_ = c.Close()
+	}
+}
