@@ -166,3 +166,21 @@ func benchQueue(b *testing.B, n int, ownCap bool) {
 		waiters = waiters[1:]
 	}
 }
+
+// BenchmarkApply changes the caller bucket under a million remembered callers,
+// the dearest configuration change there is.
+func BenchmarkApply(b *testing.B) {
+	cc := func(rate float64) *Policy {
+		return compile(b, anonymousOnly(ClassConfig{CallerBucket: &BucketConfig{Burst: 10, PerSecond: rate}}))
+	}
+	policies := []*Policy{cc(0.001), cc(0.002)}
+	c, _ := standing(b, Config{})
+	c.Apply(policies[0])
+	for i := range Key(1_000_000) {
+		c.callers.insert(c.callers.id(Anonymous, ByAddress, i+1), Anonymous).full = int64(time.Hour)
+	}
+	b.ResetTimer()
+	for i := range b.N {
+		c.Apply(policies[(i+1)%2])
+	}
+}
