@@ -23,10 +23,11 @@ type memDisk struct {
 
 	ops    int
 	log    []string
-	failAt int   // this operation fails; 0 = none
-	fault  error // how: ENOSPC on a write writes half of it, EIO on a sync loses what it was to save
-	cutAt  int   // from this operation on everything fails and nothing changes; 0 = never
-	full   error // every write, create and rename fails with it
+	failAt int    // this operation fails; 0 = none
+	fault  error  // how: ENOSPC on a write writes half of it, EIO on a sync loses what it was to save
+	cutAt  int    // from this operation on everything fails and nothing changes; 0 = never
+	full   error  // every write, create and rename fails with it
+	failOp string // the next operation of this kind fails with fault
 }
 
 type memFile struct {
@@ -63,14 +64,31 @@ func (d *memDisk) step(op, name string) error {
 		return errPower
 	case d.failAt == d.ops:
 		return &fs.PathError{Op: op, Path: name, Err: d.fault}
+	case d.failOp == op:
+		d.failOp = ""
+		return &fs.PathError{Op: op, Path: name, Err: d.fault}
 	case d.full != nil && (op == "write" || op == "create" || op == "rename"):
 		return &fs.PathError{Op: op, Path: name, Err: d.full}
 	}
 	return nil
 }
 
+// fill makes every write, create and rename fail with err; nil ends that.
+func (d *memDisk) fill(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full = err
+}
+
+// failNext makes the next operation of a kind fail.
+func (d *memDisk) failNext(op string, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.failOp, d.fault = op, err
+}
+
 // crash returns the disk as the next start finds it: of what was not synced,
-// any part may be there.
+// any part may be there; with a nil r nothing is.
 func (d *memDisk) crash(r *rand.Rand) *memDisk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +98,7 @@ func (d *memDisk) crash(r *rand.Rand) *memDisk {
 	}
 	for _, ops := range d.loose {
 		for _, op := range ops {
-			if r.IntN(2) == 0 {
+			if r != nil && r.IntN(2) == 0 {
 				apply(next.names, op)
 			}
 		}
@@ -99,6 +117,9 @@ func (d *memDisk) crash(r *rand.Rand) *memDisk {
 
 func (f *memFile) survive(r *rand.Rand) []byte {
 	data := slices.Clone(f.stable)
+	if r == nil {
+		return data
+	}
 	for _, op := range f.loose {
 		switch r.IntN(4) {
 		case 0: // lost

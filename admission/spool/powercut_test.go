@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -13,12 +14,13 @@ import (
 
 // ledger is what a sender knows about its deliveries.
 type ledger struct {
-	mu    sync.Mutex
-	tried map[string]bool   // by delivery id
-	acked map[string]string // delivery id → the spool's id
-	seen  map[string]bool   // found after a start although not acknowledged
-	gone  map[string]bool   // settled, durably
-	going map[string]bool   // about to be settled
+	mu      sync.Mutex
+	tried   map[string]bool   // by delivery id
+	acked   map[string]string // delivery id → the spool's id
+	seen    map[string]bool   // found after a start although not acknowledged
+	gone    map[string]bool   // settled, durably
+	refused map[string]bool   // refused and not sent again: must not be found
+	going   map[string]bool   // about to be settled
 }
 
 var powerCuts = flag.Uint64("powercuts", 60, "seeds of TestPowerCut")
@@ -26,7 +28,7 @@ var powerCuts = flag.Uint64("powercuts", 60, "seeds of TestPowerCut")
 var errNoSpace error = syscall.ENOSPC
 
 func newLedger() *ledger {
-	return &ledger{tried: map[string]bool{}, acked: map[string]string{}, seen: map[string]bool{}, gone: map[string]bool{}, going: map[string]bool{}}
+	return &ledger{tried: map[string]bool{}, acked: map[string]string{}, seen: map[string]bool{}, gone: map[string]bool{}, refused: map[string]bool{}, going: map[string]bool{}}
 }
 
 // keep offers one delivery.
@@ -69,6 +71,9 @@ func (l *ledger) check(s *Spool) error {
 		have[it.Delivery] = true
 		if !l.tried[it.Delivery] {
 			return fmt.Errorf("%s was never sent", it.Delivery)
+		}
+		if l.refused[it.Delivery] {
+			return fmt.Errorf("%s was refused", it.Delivery)
 		}
 		if l.gone[it.Delivery] {
 			return fmt.Errorf("%s was dropped", it.Delivery)
@@ -185,13 +190,16 @@ func TestPowerCut(t *testing.T) {
 
 // TestEveryOperationFails fails each disk operation of a fixed run in turn,
 // in each way: a refused delivery gets a typed error, an acknowledged one is
-// there after a power cut, and the spool works again at once.
+// there after a power cut or a clean end, and the spool works again at once.
 func TestEveryOperationFails(t *testing.T) {
 	for _, fault := range []error{syscall.ENOSPC, syscall.EIO, syscall.EROFS} {
 		for at := 1; ; at++ {
 			disk, l := newMemDisk(), newLedger()
 			disk.failAt, disk.fault = at, fault
-			used := runWithFault(t, disk, l, at)
+			used := runWithFault(t, disk, l, at, true)
+			disk, l = newMemDisk(), newLedger()
+			disk.failAt, disk.fault = at, fault
+			runWithFault(t, disk, l, at, false)
 			if used < at {
 				if at < 60 {
 					t.Fatalf("only %d operations: the run proves little", used)
@@ -202,27 +210,33 @@ func TestEveryOperationFails(t *testing.T) {
 	}
 }
 
-// runWithFault runs a script on a disk that fails once and checks it; it
-// returns how many operations the script made.
-func runWithFault(t *testing.T, disk *memDisk, l *ledger, at int) int {
+// runWithFault runs a script on a disk that fails once, ends it by a power cut
+// or cleanly, and checks it; it returns how many operations the script made.
+func runWithFault(t *testing.T, disk *memDisk, l *ledger, at int, cut bool) int {
 	t.Helper()
 	fail := func(err error) {
 		t.Fatalf("operation %d (%s) fails with %v: %v", at, disk.log[at-1], disk.fault, err)
 	}
-	s, err := Open(memConfig(disk))
+	c := memConfig(disk)
+	c.SegmentBytes = 3 << 10 // files come and go
+	s, err := Open(c)
 	if err != nil {
 		if !is[*DiskError](err) {
 			fail(err)
 		}
-		if s, err = Open(memConfig(disk)); err != nil {
+		if s, err = Open(c); err != nil {
 			fail(err)
 		}
 	}
-	for i := range 40 {
+	for i := range 20 {
 		repo := fmt.Sprintf("repo%d", i%3)
 		if err := l.keep(s, memDelivery(repo, i)); err != nil {
 			if !is[*DiskError](err) {
 				fail(err)
+			}
+			if i%2 == 0 { // its sender does not try again: it must not come back either
+				l.refused[fmt.Sprintf("%s-%d", repo, i)] = !cut
+				continue
 			}
 			if err := l.keep(s, memDelivery(repo, i)); err != nil {
 				fail(fmt.Errorf("and then: %w", err))
@@ -233,9 +247,12 @@ func runWithFault(t *testing.T, disk *memDisk, l *ledger, at int) int {
 		}
 	}
 	used := disk.ops
-	disk = disk.crash(rand.New(rand.NewPCG(uint64(at), 3)))
+	if cut {
+		disk = disk.crash(rand.New(rand.NewPCG(uint64(at), 3)))
+	}
 	_ = s.Close()
-	if s, err = Open(memConfig(disk)); err != nil {
+	c.Disk = disk
+	if s, err = Open(c); err != nil {
 		fail(err)
 	}
 	defer s.Close()
@@ -243,4 +260,36 @@ func runWithFault(t *testing.T, disk *memDisk, l *ledger, at int) int {
 		fail(err)
 	}
 	return used
+}
+
+// TestRemovalsInOrder: when many files leave at once and the power fails,
+// none is found again without the one that says its deliveries are done.
+func TestRemovalsInOrder(t *testing.T) {
+	for seed := range uint64(30) {
+		disk, l := newMemDisk(), newLedger()
+		c := memConfig(disk)
+		c.SegmentBytes = 2 << 10
+		s := open(t, c)
+		for i := range 40 {
+			if err := l.keep(s, memDelivery("a", i)); err != nil {
+				t.Fatal(err)
+			}
+			if i > 1 {
+				l.drop(s, fmt.Sprintf("a-%d", i-1)) // noted in a later file than its delivery
+			}
+		}
+		l.drop(s, "a-39")
+		l.drop(s, "a-0")             // it held all files
+		for s.Snapshot().Files > 1 { // the writer is at it
+			runtime.Gosched()
+		}
+		disk = disk.crash(rand.New(rand.NewPCG(seed, 5)))
+		_ = s.Close()
+		c.Disk = disk
+		s = open(t, c)
+		if err := l.check(s); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		_ = s.Close()
+	}
 }

@@ -163,6 +163,16 @@ func (r *rig) open() {
 	}
 }
 
+// restart loses the power, and everything that was not synced, and starts
+// again.
+func (r *rig) restart() {
+	r.Helper()
+	disk := r.disk.crash(nil)
+	_ = r.s.Close()
+	r.disk = disk
+	r.open()
+}
+
 // accept offers a delivery and returns its answer and how long that took.
 func (r *rig) accept(d *Delivery) (Answer, time.Duration) {
 	r.Helper()
