@@ -26,8 +26,9 @@ type Request struct {
 	// Bytes is charged to the class's byte bucket, capped at its burst.
 	Bytes int64
 	// Continuation marks the next step of something already admitted: it waits
-	// before newcomers (two, then one newcomer) and is charged no bucket. It
-	// obeys every cap.
+	// before newcomers (two, then one newcomer), finds an eighth of the queue's
+	// size free when it is full of newcomers, and is charged no bucket. It obeys
+	// every cap.
 	Continuation bool
 	// HasAnswer says the request is answered without a place when there is none,
 	// so that it is not refused to the client: TryAdmit returns such a refusal

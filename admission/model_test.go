@@ -216,7 +216,11 @@ func (m *model) mayWait(r *modelRequest, why Reason) (refusal Reason, victims []
 	if m.shareTaken(r) {
 		return ReasonCallerQueueFull, nil
 	}
-	if m.waitingIn(func(w *modelRequest) bool { return w.class == r.class }) < cp.WaitSize {
+	room := cp.WaitSize
+	if r.cont {
+		room += cp.WaitSize / 8
+	}
+	if m.waitingIn(func(w *modelRequest) bool { return w.class == r.class }) < room {
 		return ReasonNone, nil
 	}
 	size := make(map[Key]int)

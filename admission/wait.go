@@ -41,13 +41,23 @@ func (c *Controller) mayWait(q *claim, v verdict) (refusal verdict, victim *wait
 	if s, full := c.shareTaken(q, cl); full {
 		return verdict{reason: ReasonCallerQueueFull, scope: s}, nil
 	}
-	if cl.queue.n < cl.policy.WaitSize {
+	if cl.queue.n < queueRoom(cl.policy.WaitSize, q.cont) {
 		return verdict{}, nil
 	}
 	if victim = cl.queue.victim(q.group); victim == nil {
 		return verdict{reason: ReasonQueueFull}, nil
 	}
 	return verdict{}, victim
+}
+
+// queueRoom is how many may wait before somebody has to leave. Continuations find
+// an eighth more: a crowd of networks that wait once each could otherwise shut
+// out what goes before it.
+func queueRoom(size int, cont bool) int {
+	if cont {
+		return size + size/8
+	}
+	return size
 }
 
 // tooLate reports a bucket whose token, after those for everybody ahead, comes

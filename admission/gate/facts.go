@@ -170,7 +170,7 @@ func (g *Gate) request(r *http.Request, s *subject) *admission.Request {
 	if s.shared {
 		q.Keys[admission.ByCustom3], q.Keys[admission.ByAddress] = s.caller, 0
 	}
-	if s.class == admission.Candidate && !q.Continuation {
+	if (s.class == admission.Candidate || s.class == admission.Discovery) && !q.Continuation {
 		q.Continuation = g.preferred(s)
 	}
 	return q

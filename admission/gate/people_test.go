@@ -163,33 +163,42 @@ func TestRememberedNetworksGoFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for addr, want := range map[string]bool{"192.0.2.77": true, "198.51.100.1": false} {
-		if got := candidateFirst(t, after, addr); got != want {
-			t.Errorf("%s goes first: %v, want %v", addr, got, want)
+		for _, class := range []admission.Class{admission.Candidate, admission.Discovery} {
+			if got := goesFirst(t, after, class, addr); got != want {
+				t.Errorf("%s goes first in %s: %v, want %v", addr, class, got, want)
+			}
 		}
 	}
-	// A bucket of candidate is not passed by.
+	// The bucket of a class is not passed by.
 	policy, _ = admission.Config{Classes: map[string]*admission.ClassConfig{"candidate": {CallerBucket: &admission.BucketConfig{Burst: 1, PerSecond: 1}}}}.Compile()
 	after.Controller.Apply(policy)
-	if candidateFirst(t, after, "192.0.2.77") {
+	if goesFirst(t, after, admission.Candidate, "192.0.2.77") {
 		t.Error("a remembered network passes a bucket by")
+	}
+	if !goesFirst(t, after, admission.Discovery, "192.0.2.77") {
+		t.Error("a bucket of candidate takes the turn in discovery")
 	}
 	if strings.Contains(fmt.Sprintf("%q", kept), "pw") {
 		t.Error("the list holds a credential")
 	}
 }
 
-func candidateFirst(t *testing.T, state *State, addr string) bool {
+// goesFirst asks to push from addr, with a credential nobody knows or, for
+// class discovery, without one.
+func goesFirst(t *testing.T, state *State, class admission.Class, addr string) bool {
 	t.Helper()
 	g, err := New(state, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r, _ := http.NewRequest(http.MethodGet, "http://x/o/r.git/info/refs?service=git-receive-pack", nil)
-	r.SetBasicAuth("u", "unproven")
+	if class == admission.Candidate {
+		r.SetBasicAuth("u", "unproven")
+	}
 	r.RemoteAddr = addr + ":1"
 	f := classifyFacts(r)
 	s := g.subject(r, classify.Classify(classify.Generic, &f))
-	if s.class != admission.Candidate {
+	if s.class != class {
 		t.Fatalf("class %s", s.class)
 	}
 	return g.request(r, s).Continuation
