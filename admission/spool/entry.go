@@ -1,9 +1,6 @@
 package spool
 
-import (
-	"crypto/sha256"
-	"time"
-)
+import "time"
 
 // entry is one kept delivery in memory: what order, bounds, duplicates and
 // listings need. Everything is guarded by the spool's mutex.
@@ -14,7 +11,7 @@ type entry struct {
 	id       string
 	event    string
 	provider string
-	digest   [sha256.Size]byte
+	digest   digest
 	received int64
 	notAfter int64
 	size     int64 // bytes of its record
@@ -63,7 +60,7 @@ func DropReasons() []DropReason {
 // idKey finds duplicates: the same bytes under the same id for the same hook.
 type idKey struct {
 	hook, id string
-	digest   [sha256.Size]byte
+	digest   digest
 }
 
 func (e *entry) key() idKey { return idKey{e.hook, e.id, e.digest} }

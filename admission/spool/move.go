@@ -108,11 +108,11 @@ func (s *Spool) repack(seq uint64, to *sealer) (*write, error) {
 		return nil, err
 	}
 	if len(text.Sealed) > 0 {
-		secret, err := s.sealer.open(text.Sealed, text.Digest)
+		secret, err := s.sealer.open(text.Sealed, text.Hook)
 		if err != nil {
 			return nil, err
 		}
-		if text.Sealed, err = to.seal(secret, text.Digest); err != nil {
+		if text.Sealed, err = to.seal(secret, text.Hook); err != nil {
 			return nil, err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -58,8 +57,9 @@ func openSealer(d Disk, name string) (*sealer, error) {
 	return newSealer(key)
 }
 
-// seal binds the secrets to the body they came with.
-func (s *sealer) seal(what *secrets, digest []byte) ([]byte, error) {
+// seal encrypts the secrets for one hook: under the name of another, and so for
+// another receiver, they cannot be opened.
+func (s *sealer) seal(what *secrets, hook string) ([]byte, error) {
 	text, err := json.Marshal(what)
 	if err != nil {
 		return nil, err
@@ -68,20 +68,20 @@ func (s *sealer) seal(what *secrets, digest []byte) ([]byte, error) {
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, err
 	}
-	return s.aead.Seal(nonce, nonce, text, digest), nil
+	return s.aead.Seal(nonce, nonce, text, []byte(hook)), nil
 }
 
 // open is the reverse of seal; nil secrets for nil sealed.
-func (s *sealer) open(sealed, digest []byte) (*secrets, error) {
+func (s *sealer) open(sealed []byte, hook string) (*secrets, error) {
 	what := &secrets{}
 	if len(sealed) == 0 {
 		return what, nil
 	}
 	n := s.aead.NonceSize()
-	if len(sealed) < n || len(digest) != sha256.Size {
+	if len(sealed) < n {
 		return nil, ErrNoKey
 	}
-	text, err := s.aead.Open(nil, sealed[:n], sealed[n:], digest)
+	text, err := s.aead.Open(nil, sealed[:n], sealed[n:], []byte(hook))
 	if err != nil {
 		return nil, ErrNoKey
 	}

@@ -23,7 +23,7 @@ func (s *Spool) send(ctx context.Context, e *entry, r *receiver, c *HookConfig) 
 	}
 	var sent *secrets
 	if err == nil {
-		sent, err = s.sealer.open(fs.Sealed, fs.Digest)
+		sent, err = s.sealer.open(fs.Sealed, fs.Hook)
 	}
 	if err != nil {
 		return unreadable(err)
