@@ -6,9 +6,10 @@
 //
 //	classify ─▶ identify ─▶ small bodies ─▶ decide (may wait) ─▶ next ─▶ outcome
 //
-// Everything before next costs the upstream nothing, with one exception: the
+// Everything before next costs the upstream nothing, with two exceptions: the
 // question that proves a credential (question.go), which rides on the permit of
-// the request that caused it.
+// the request that caused it, and the one that asks a forge who somebody is
+// (verify.go), on a permit of class candidate.
 //
 // Invariants:
 //   - a permit that was granted ends exactly once, in a deferred call, with the
@@ -18,7 +19,7 @@
 //   - a request that carried a credential is never answered 401 by the gate,
 //     because git would erase the stored credential;
 //   - a request of class other without a cap of its own is handed on as it
-//     came, with the writer it came with.
+//     came; its answer is only looked at, to count the streams among them.
 //
 // The package knows nothing of Caddy. Its adapter supplies the few things that
 // need the server (Options).

@@ -230,9 +230,13 @@ func (w *writer) FlushError() error {
 // Flush implements http.Flusher.
 func (w *writer) Flush() { _ = w.FlushError() }
 
-// Hijack hands the connection over: the request is a stream from here on.
+// Hijack hands the connection over: the request is a stream from here on. A
+// refusal of the stream must be written before.
 func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	w.release(true)
+	if !w.replaced && w.onStream != nil {
+		w.replaced = !w.onStream()
+	}
 	if w.replaced {
 		return nil, nil, errReplaced
 	}
@@ -243,9 +247,6 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 			w.status = http.StatusSwitchingProtocols
 		}
 		w.dog.sawFirstByte()
-		if w.onStream != nil {
-			w.onStream()
-		}
 	}
 	return c, rw, err
 }
