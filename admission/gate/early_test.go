@@ -56,3 +56,20 @@ func TestEarlyAnswerEndsTheConnection(t *testing.T) {
 		_ = c.Close()
 	}
 }
+
+// A request without a body keeps its connection, also when its body is wrapped.
+func TestAnswerToARequestWithoutBodyKeepsTheConnection(t *testing.T) {
+	u := newFakeUpstream()
+	s := serve(t, admission.Config{}, Options{}, u.next)
+	wrapped := s.Config.Handler
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Body = struct{ io.ReadCloser }{r.Body}
+		wrapped.ServeHTTP(w, r)
+	})
+	if r, _ := s.do(t, ask{path: readRefs}); r.StatusCode != http.StatusOK || r.Close {
+		t.Errorf("%d, connection closed: %v", r.StatusCode, r.Close)
+	}
+	if r, _ := s.do(t, ask{method: http.MethodPost, path: pushRPC, body: "0000", user: "dev", pass: "pw"}); r.StatusCode != http.StatusOK || r.Close {
+		t.Errorf("%d after the whole body was read, connection closed: %v", r.StatusCode, r.Close)
+	}
+}

@@ -215,7 +215,7 @@ func (g *Gate) run(w http.ResponseWriter, r *http.Request, s *subject, permit ad
 	if r.Body != nil && r.Body != http.NoBody {
 		upload := &progressBody{ReadCloser: r.Body, dog: dog, declared: r.ContentLength}
 		inner.Body = upload
-		if r.ProtoMajor == 1 && (b == nil || !b.complete) {
+		if r.ProtoMajor == 1 && r.ContentLength != 0 && (b == nil || !b.complete) {
 			x.out.upload = upload
 		}
 	}
