@@ -54,7 +54,7 @@ unit:
 	$(GO) test $(RACE) -shuffle=on -timeout 15m $$($(GO) list ./... | grep -v '/integration')
 
 integration: $(BINARY)
-	GATEWAY_BINARY=$(BINARY) $(GO) test $(RACE) -shuffle=on -count=1 -timeout 25m -run '$(RUN)' ./integration/...
+	GATEWAY_BINARY=$(BINARY) $(GO) test $(RACE) -shuffle=on -count=1 -timeout 40m -run '$(RUN)' ./integration/...
 
 $(BINARY):
 	$(GO) build $(RACE) -o $@ ./cmd/caddy
