@@ -39,6 +39,7 @@ type App struct {
 	layoutOnce sync.Once
 	found      *layout
 	started    bool
+	groups     *groupKeeper // from Start to Stop
 
 	mu       sync.Mutex // protects what follows; no other lock is taken inside
 	defs     map[string]*definition
@@ -124,6 +125,9 @@ func (a *App) loadInto(def *definition, name string) error {
 		return fmt.Errorf("admission %s: %w", name, err)
 	}
 	def.ingress = ingress
+	if def.rules, err = a.loadRules(def.pool); err != nil {
+		return fmt.Errorf("admission %s: %w", name, err)
+	}
 	return nil
 }
 
@@ -156,18 +160,23 @@ func (a *App) state(name string) *gate.State {
 
 // Start puts the limits of this configuration in force.
 func (a *App) Start() error {
+	if err := a.checkSpoofing(); err != nil {
+		return err
+	}
 	for _, h := range a.joined() {
 		if _, err := h.gate(); err != nil {
 			return fmt.Errorf("admission %s: %w", h.Name, err)
 		}
 	}
 	policies := map[string]*admission.Policy{}
+	a.groups = newGroupKeeper(a.logger)
 	for _, name := range a.names() {
-		a.state(name)
+		a.groups.add(name, a.state(name).Identity)
 		policies[name] = a.definition(name).policy
 	}
 	process.start(a.gen, policies)
 	a.started = true
+	a.groups.start()
 	a.warnLayout()
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		for _, line := range policies[name].Shares().Lines() {
@@ -192,6 +201,10 @@ func (a *App) names() []string {
 // Stop gives the limits back to the newest generation that is still running.
 func (a *App) Stop() error {
 	process.stop(a.gen)
+	if a.groups != nil {
+		a.groups.stop()
+		a.groups = nil
+	}
 	if caddy.Exiting() {
 		process.shutdown(a.gen)
 	}

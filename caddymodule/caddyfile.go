@@ -45,7 +45,7 @@ type written struct {
 //	    refuse_status    <class> 429|503
 //	    dry_run
 //	    log_callers
-//	    trusted_networks <network…>
+//	    … and what recognitionWords and ingressWords say
 //	}]
 //
 // The directive without a block, or with an empty one, shares the pools of its
@@ -53,6 +53,7 @@ type written struct {
 func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	h.Next() // the directive's own name
 	r := newReader(h.Dispenser)
+	r.matcher = matcherFrom(h)
 	handler := &Handler{Name: defaultName}
 	if args := h.RemainingArgs(); len(args) == 1 && poolName.MatchString(args[0]) {
 		handler.Name = args[0]

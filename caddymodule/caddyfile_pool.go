@@ -14,7 +14,7 @@ const maxNumber = 1<<31 - 1
 func (r *reader) pool() (p *Pool, opened bool) {
 	p = &Pool{}
 	before := len(r.mistakes)
-	r.block("", with(ingressWords(p), map[string]word{
+	r.block("", with(with(ingressWords(p), recognitionWords(p)), map[string]word{
 		"total":            {read: func(l *line) { l.count(&p.Total, 1, maxNumber) }},
 		"wait":             {read: func(l *line) { l.onOff(&p.WaitOff) }},
 		"caller":           {read: func(l *line) { p.Caller = l.caller() }},
@@ -26,7 +26,6 @@ func (r *reader) pool() (p *Pool, opened bool) {
 		"refuse_status":    {read: func(l *line) { l.refuseStatus(p) }, repeat: true},
 		"dry_run":          {read: func(l *line) { l.flag(&p.DryRun) }},
 		"log_callers":      {read: func(l *line) { l.flag(&p.LogCallers) }},
-		"trusted_networks": {read: func(l *line) { l.list(&p.TrustedNetworks, "networks, for instance 10.1.0.0/16") }, repeat: true},
 	}))
 	return p, len(r.where) > 1 || len(r.mistakes) > before
 }

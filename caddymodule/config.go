@@ -34,9 +34,7 @@ type Pool struct {
 	// Default: false.
 	LogCallers bool `json:"log_callers,omitempty"`
 
-	// TrustedNetworks are the networks whose requests count as proven.
-	// Not available in this version.
-	TrustedNetworks []string `json:"trusted_networks,omitempty"`
+	Recognition
 
 	// Webhooks is the budget that all hooks share.
 	Webhooks *Webhooks `json:"webhooks,omitempty"`
@@ -74,6 +72,7 @@ type definition struct {
 	profile  classify.Profile
 	refuse   [admission.NumClasses]int
 	ingress  *gate.IngressConfig // set by load
+	rules    []loadedRule        // set by load
 	warnings []admission.Problem
 }
 
@@ -101,6 +100,7 @@ func (p *Pool) compile() (*definition, []admission.Problem) {
 	problems = append(problems, p.checkCaller()...)
 	problems = append(problems, p.checkRefuseStatus(def)...)
 	problems = append(problems, p.checkCustom()...)
+	problems = append(problems, p.checkRecognition(def)...)
 	problems = append(problems, p.checkIngress()...)
 	problems = append(problems, p.checkUnavailable()...)
 	for _, problem := range problems {
@@ -176,10 +176,6 @@ func (p *Pool) checkCustom() (problems []admission.Problem) {
 const notAvailable = "nothing: this setting is not available in this version"
 
 func (p *Pool) checkUnavailable() (problems []admission.Problem) {
-	if len(p.TrustedNetworks) > 0 {
-		problems = append(problems, checkNetworks("trusted_networks", p.TrustedNetworks)...)
-		problems = append(problems, problemf("trusted_networks", notAvailable, "%s", quoted(p.TrustedNetworks)))
-	}
 	problems = append(problems, p.unavailableIngress()...)
 	for _, name := range slices.Sorted(maps.Keys(p.Clones)) {
 		problems = append(problems, problemf("class "+name+" clones", notAvailable, "%d", p.Clones[name]))

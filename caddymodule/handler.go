@@ -92,6 +92,7 @@ func (h *Handler) options() gate.Options {
 		Log:          h.app.events.sink(h.Name),
 		Ingress:      def.ingress,
 	}
+	def.recognise(&o)
 	if h.logCallers = def.pool.LogCallers; h.logCallers {
 		o.Log = h.app.events.dryRunOnly(h.Name)
 	}

@@ -21,6 +21,7 @@ type reader struct {
 	d        *caddyfile.Dispenser
 	mistakes []mistake
 	where    map[string]position // setting path → where it was written
+	matcher  func(token string) (caddy.ModuleMap, bool, error)
 }
 
 func newReader(d *caddyfile.Dispenser) *reader {
