@@ -18,7 +18,7 @@ const (
 	bodyMax         = 10 << 20 // one body; the rest streams while the permit is held
 	bodyAccountMax  = 64 << 20 // all bodies of a State
 	bodyCallerMax   = 4 << 20  // all bodies of a caller
-	bodyCallerCount = 16       // bodies of a caller at once
+	bodyCallerCount = 16       // bodies of a caller that arrive at once
 	bodySmall       = 16 << 10 // passes even when the account is used up …
 	bodySmallCount  = 1024     // … this many at once
 	bodyIdle        = 10 * time.Second
@@ -44,8 +44,9 @@ type bodyAccount struct {
 }
 
 type callerBodies struct {
-	count int
-	bytes int64
+	arriving int
+	leases   int
+	bytes    int64
 }
 
 func newBodyAccount() *bodyAccount {
@@ -54,11 +55,12 @@ func newBodyAccount() *bodyAccount {
 
 // bodyLease is one body's part of the account. close gives it back once.
 type bodyLease struct {
-	acct   *bodyAccount
-	caller admission.Key // 0: not a caller
-	bytes  int64
-	small  bool
-	closed bool
+	acct    *bodyAccount
+	caller  admission.Key // 0: not a caller
+	bytes   int64
+	small   bool
+	arrived bool // it counts no longer among those that arrive
+	closed  bool
 }
 
 func (a *bodyAccount) open(caller admission.Key) (*bodyLease, error) {
@@ -70,10 +72,11 @@ func (a *bodyAccount) open(caller admission.Key) (*bodyLease, error) {
 			c = &callerBodies{}
 			a.callers[caller] = c
 		}
-		if c.count >= bodyCallerCount {
+		if c.arriving >= bodyCallerCount {
 			return nil, errBodyCaller
 		}
-		c.count++
+		c.arriving++
+		c.leases++
 	}
 	return &bodyLease{acct: a, caller: caller}, nil
 }
@@ -107,6 +110,23 @@ func (l *bodyLease) grow(n int64) (full bool, err error) {
 	return false, nil
 }
 
+// arrive says that all of the body is there. Its bytes stay in the account, but
+// its caller may send another: what waits for a place, or holds one, is limited
+// as a request.
+func (l *bodyLease) arrive() {
+	a := l.acct
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	l.arriveLocked()
+}
+
+func (l *bodyLease) arriveLocked() {
+	if c := l.acct.callers[l.caller]; c != nil && !l.arrived {
+		c.arriving--
+	}
+	l.arrived = true
+}
+
 func (l *bodyLease) close() {
 	a := l.acct
 	a.mu.Lock()
@@ -120,9 +140,10 @@ func (l *bodyLease) close() {
 	} else {
 		a.used -= l.bytes
 	}
+	l.arriveLocked()
 	if c := a.callers[l.caller]; c != nil {
 		c.bytes -= l.bytes
-		if c.count--; c.count == 0 {
+		if c.leases--; c.leases == 0 {
 			delete(a.callers, l.caller)
 		}
 	}
@@ -176,6 +197,7 @@ func (b *body) fill(w http.ResponseWriter, r *http.Request) error {
 		switch {
 		case err == io.EOF:
 			b.complete = true
+			b.lease.arrive()
 			return nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return errBodySlow

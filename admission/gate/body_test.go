@@ -52,6 +52,12 @@ func TestBodyAccountBounds(t *testing.T) {
 	if _, err := a.open(1); !errors.Is(err, errBodyCaller) {
 		t.Errorf("one body too many of a caller: %v", err)
 	}
+	mine[15].arrive()
+	if l, err := a.open(1); err != nil {
+		t.Errorf("a body that has arrived stands in the way of the next: %v", err)
+	} else {
+		l.close()
+	}
 	for full := false; !full; {
 		var err error
 		if full, err = mine[0].grow(1 << 20); err != nil {
@@ -86,6 +92,8 @@ func TestBodyAccountReturnsToZero(t *testing.T) {
 				if l, err := a.open(admission.Key(rapid.IntRange(0, 4).Draw(t, "caller"))); err == nil {
 					live = append(live, l)
 				}
+			case rapid.IntRange(0, 3).Draw(t, "arrive") == 0:
+				live[rapid.IntRange(0, len(live)-1).Draw(t, "which")].arrive()
 			case rapid.Bool().Draw(t, "grow"):
 				_, _ = live[rapid.IntRange(0, len(live)-1).Draw(t, "which")].grow(int64(rapid.IntRange(1, 4<<20).Draw(t, "n")))
 			default:
