@@ -95,22 +95,12 @@ func (b *bench) compare(ctx context.Context, connections, status int, all []entr
 	loads := make([]load, len(all))
 	for i, r := range started {
 		loads[i] = load{addr: r.addr, path: all[i].path, connections: connections, status: status}
-		if before != nil {
-			release, err := before(r)
-			if err != nil {
-				return nil, err
-			}
-			defer release()
-		}
-		if err := warm(ctx, loads[i]); err != nil {
-			return nil, fmt.Errorf("%s: %w", r.name, err)
-		}
 	}
 	costs, rates := make([][]float64, len(all)), make([][]float64, len(all))
 	for round := range b.rounds {
 		for k := range all {
 			i := (k + round) % len(all)
-			cost, rate, err := b.measure(ctx, started[i], loads[i])
+			cost, rate, err := b.turn(ctx, started[i], loads[i], before)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", started[i].name, err)
 			}
@@ -118,6 +108,21 @@ func (b *bench) compare(ctx context.Context, connections, status int, all []entr
 		}
 	}
 	return b.costTable(all, costs, rates), nil
+}
+
+// turn prepares a system and measures it once.
+func (b *bench) turn(ctx context.Context, r *running, l load, before func(*running) (func(), error)) (cost, rate float64, err error) {
+	if before != nil {
+		release, err := before(r)
+		if err != nil {
+			return 0, 0, err
+		}
+		defer release()
+	}
+	if err := warm(ctx, l); err != nil {
+		return 0, 0, err
+	}
+	return b.measure(ctx, r, l)
 }
 
 // warm waits until the system answers as it will be measured: a place that is
@@ -138,14 +143,12 @@ func (b *bench) measure(ctx context.Context, r *running, l load) (cost, rate flo
 	if err != nil {
 		return 0, 0, err
 	}
-	start := time.Now()
 	n, err := l.run(ctx, b.round)
 	if err != nil || n == 0 || ctx.Err() != nil {
 		return 0, 0, errors.Join(err, ctx.Err(), fmt.Errorf("%d answers", n))
 	}
-	took := time.Since(start)
 	after, err := cpuOf(r.pid)
-	return float64((after - before).Microseconds()) / float64(n), float64(n) / took.Seconds(), err
+	return float64((after - before).Microseconds()) / float64(n), float64(n) / b.round.Seconds(), err
 }
 
 // costTable compares round by round: what slows the machine down for a while

@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +17,12 @@ func TestCloneCrowdLeavesPushesTheirPlaces(t *testing.T) {
 	s := newCrowdSite(t, "admission {\n total 16\n class anonymous {\n max 16\n}\n}", 32<<20, flood.BackendConfig{Workers: 16})
 	c := s.start(t, flood.Flood{Clients: 48, Rate: 64 << 10, Driver: flood.Fetch("/pub.git", s.tip)})
 	free := 16 - 4 - 2 - 1 - 1 // what is not reserved for push, read, discovery and candidate
-	s.WaitInUse(t, "anonymous", free)
+	harness.Eventually(t, time.Minute, "clones in every place they can get", func() error {
+		if n := s.Class(t, "anonymous").InUse; n < free {
+			return fmt.Errorf("%d clones hold a place, want %d", n, free)
+		}
+		return nil
+	})
 	took := pushAll(t, []*person{s.someone(t, ""), s.someone(t, ""), s.someone(t, ""), s.someone(t, "")}, 2, 2, patience)
 	report(t, took, c)
 	if got := s.Class(t, "anonymous").InUse; got != free {
@@ -35,8 +41,8 @@ func TestGarbageFloodBesideNewPushers(t *testing.T) {
 	s := newCrowdSite(t, "admission", 256<<10, flood.BackendConfig{Workers: 128, AuthDelay: check})
 	s.someone(t, "").push(t, patience) // everything has run once
 	s.backend.ResetPeak()
-	c := s.start(t, flood.Flood{Clients: 200, Sources: 1000, Pause: 300 * time.Millisecond, Driver: flood.Garbage("/pub.git", s.tip)})
-	c.waitAnswers(t, 200)
+	c := s.start(t, flood.Flood{Clients: 100, Sources: 1000, Pause: 100 * time.Millisecond, Driver: flood.Garbage("/pub.git", s.tip)})
+	c.waitAnswers(t, 100)
 
 	var all []*person
 	for range 12 {
@@ -113,6 +119,34 @@ func TestDiscoveryFloodIsAnsweredFromMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestKnocksElsewhereLeaveKnownNetworksTheirTurn has more networks than the queue of discovery is long that knock on
+// repositories nobody has asked for, where there is no challenge to repeat. Strangers are refused; a network that has proven
+// a credential goes first, also to a repository it has never asked for.
+func TestKnocksElsewhereLeaveKnownNetworksTheirTurn(t *testing.T) {
+	s := newCrowdSite(t, "admission", 64<<10, flood.BackendConfig{Workers: 128, ChallengeDelay: 240 * time.Millisecond})
+	known := s.someone(t, "")
+	known.push(t, patience)
+	c := s.start(t, flood.Flood{Clients: 1200, Pause: 500 * time.Millisecond, Driver: flood.DiscoverMany("/nobody%d.git")})
+	harness.Eventually(t, 2*time.Minute, "a full queue", func() error {
+		if n := s.Class(t, "discovery").Decisions["refused_queue_full"]; n < 50 {
+			return fmt.Errorf("%d refused, %d waiting", n, s.Class(t, "discovery").Waiting)
+		}
+		return nil
+	})
+	var took []time.Duration
+	for i := range 3 {
+		name := fmt.Sprintf("new%d.git", i)
+		if _, err := flood.NewRepository(t.Context(), s.home, name, 1, 1024); err != nil {
+			t.Fatal(err)
+		}
+		known.url = strings.Replace(known.url, known.repository, name, 1)
+		known.repository = name
+		took = append(took, known.push(t, patience))
+	}
+	c.stop()
+	report(t, took, c)
 }
 
 // TestHitAndRunKeepsItsPlaces has clients that start a clone and hang up at once while the server goes on packing for 5

@@ -75,7 +75,8 @@ func secretOf(user string) string { return "secret of " + user }
 // person is somebody with an account who pushes.
 type person struct {
 	*flood.Pusher
-	url string
+	url        string
+	repository string
 }
 
 // someone returns a person nobody has seen before: a new account, and a new address unless at is given (host:port of the
@@ -96,7 +97,7 @@ func (s *crowdSite) someone(t *testing.T, at string) *person {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &person{Pusher: p, url: flood.WithCredential("http://"+at+"/pub.git", user, secretOf(user))}
+	return &person{Pusher: p, repository: "pub.git", url: flood.WithCredential("http://"+at+"/pub.git", user, secretOf(user))}
 }
 
 // push pushes once and fails the test when that fails.

@@ -39,7 +39,7 @@ func (d *demo) runPhase(ctx context.Context, p *phase) error {
 	if p.flood {
 		f := flood.Flood{Target: target, Clients: demoClones, Rate: demoRate, Pause: 200 * time.Millisecond, Driver: flood.Clone("/pub.git", d.tip), Result: p.clones}
 		cloning.Go(func() { f.Run(crowd) })
-		d.waitCrowd(ctx)
+		d.waitCrowd(ctx, p)
 	}
 	end := time.Now().Add(p.length)
 	for _, someone := range d.pushers {
@@ -54,12 +54,19 @@ func (d *demo) runPhase(ctx context.Context, p *phase) error {
 	return ctx.Err()
 }
 
-// waitCrowd waits until the server works for the crowd, but not for long: a
-// gateway lets only a part of it through.
-func (d *demo) waitCrowd(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+// waitCrowd waits until everybody is there and the server has all the work that
+// the crowd can give it: half of its workers behind the gateway.
+func (d *demo) waitCrowd(ctx context.Context, p *phase) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
 	defer cancel()
-	flood.WaitBusy(ctx, d.backend, demoWorkers)
+	workers := demoWorkers
+	if p.gateway {
+		workers /= 2
+	}
+	flood.WaitBusy(ctx, d.backend, workers)
+	for p.clones.Runs() < demoClones && ctx.Err() == nil {
+		flood.Pause(ctx, 20*time.Millisecond)
+	}
 }
 
 func (p *phase) push(ctx context.Context, someone *flood.Pusher, target string, end time.Time) {

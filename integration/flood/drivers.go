@@ -56,6 +56,13 @@ func Discover(repo string) Driver {
 	}
 }
 
+// DiscoverMany is Discover of a repository of each run's own: pattern holds a %d.
+func DiscoverMany(pattern string) Driver {
+	return func(ctx context.Context, c *Client) []Answer {
+		return Discover(fmt.Sprintf(pattern, c.Number))(ctx, c)
+	}
+}
+
 // HitAndRun starts a clone and hangs up after stay without having read the
 // answer; the server's work goes on. It counts as one without an answer.
 func HitAndRun(repo, tip string, stay time.Duration) Driver {
