@@ -168,7 +168,7 @@ func fillMany(b *testing.B, s *Spool, n int) {
 // BenchmarkStart measures opening a spool with 100,000 deliveries, and what
 // they hold in memory.
 func BenchmarkStart(b *testing.B) {
-	c := Config{Dir: b.TempDir()}
+	c := Config{Dir: b.TempDir(), RepositoryShare: 1}
 	s, err := Open(c)
 	if err != nil {
 		b.Fatal(err)

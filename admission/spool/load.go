@@ -314,7 +314,7 @@ func (c *contents) apply(seg *segment, off int64, h recordHead, text []byte, bod
 		c.entries[h.seq] = e
 	case recordNote:
 		var st state
-		if e != nil && json.Unmarshal(text, &st) == nil {
+		if e != nil && !c.unsound[h.seq] && json.Unmarshal(text, &st) == nil {
 			e.state = st
 		}
 	case recordDone:
