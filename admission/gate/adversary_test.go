@@ -185,6 +185,7 @@ func TestGenuineSecondCredentialProvesNothing(t *testing.T) {
 			}
 			return a.up.serve(w, r)
 		}
+		a.do(http.MethodGet, pushRefs, "192.0.2.1", "") // what strangers get is known
 		for i := range 20 {
 			r := httptest.NewRequest(http.MethodGet, pushRefs, nil)
 			r.Header.Set("Authorization", basic("u", fmt.Sprintf("random-%d", i)))

@@ -120,6 +120,31 @@ func TestSessionProofHoldsInItsNetwork(t *testing.T) {
 	if s.state.Verified().Genuine != before+1 {
 		t.Error("another network used the proof without asking")
 	}
+	// Nor does what one network was told keep another from asking.
+	sid = f.session("")
+	s.get(t, dearPage, "198.51.100.7", cookie(sid))
+	f.mu.Lock()
+	f.sessions[sid] = "alice"
+	f.mu.Unlock()
+	if resp := s.get(t, dearPage, "192.0.2.200", cookie(sid)); resp.StatusCode != http.StatusOK {
+		t.Errorf("refused for what another network was told: %s", resp.Status)
+	}
+}
+
+// A rule that names a class which only a proof opens is no rule.
+func TestRuleCannotGiveAProofAway(t *testing.T) {
+	for class := range admission.NumClasses {
+		opts := Options{Rule: func(*http.Request) Rule { return Rule{Set: true, Class: class} }}
+		u := newFakeUpstream()
+		s := serve(t, admission.Config{}, opts, u.next)
+		s.do(t, ask{path: pushRefs})
+		s.do(t, ask{path: "/page"})
+		for _, c := range []admission.Class{admission.Push, admission.Read, admission.Candidate, admission.Webhook, admission.Logout} {
+			if n := s.admitted(c); n != 0 {
+				t.Errorf("a rule for %s admitted %d to %s", class, n, c)
+			}
+		}
+	}
 }
 
 // A sign-in seen passing proves its session before the browser's next request;
@@ -219,6 +244,9 @@ func TestStrangersDoNotQueueForCandidate(t *testing.T) {
 	}
 	if v := s.state.Verified(); v.NoPlace != 1 || v.Known != 0 || f.questions.Load() != 0 {
 		t.Errorf("%+v, %d questions", v, f.questions.Load())
+	}
+	if n := s.state.Controller.Snapshot().Decisions[admission.Candidate][admission.DecisionRefused(admission.ReasonWaitTimeout)]; n != 0 {
+		t.Error("a stranger's page stood in the queue of git's sign-ins")
 	}
 	for _, p := range held {
 		p.End(admission.OutcomeCompleted)
