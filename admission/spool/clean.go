@@ -64,10 +64,14 @@ func (s *Spool) oldest() (seg *segment, live bool) {
 	return nil, false
 }
 
-// discard removes a segment, or sets it aside when it is damaged. The removal
-// is durable before the next one.
+// discard removes a segment, or sets it aside when it is damaged. A removal is
+// durable before the next one; usually the sync for a new segment, which is
+// needed anyway, has made it so.
 func (s *Spool) discard(seg *segment) error {
-	var err error
+	err := s.log.syncDir(s.log.removed)
+	if err != nil {
+		return err
+	}
 	if seg.bad > 0 {
 		err = s.setAside(seg)
 	} else {
@@ -76,9 +80,7 @@ func (s *Spool) discard(seg *segment) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return diskError("remove", err)
 	}
-	if err := s.disk.SyncDir(s.dir); err != nil {
-		return diskError("sync directory", err)
-	}
+	s.log.removed = true
 	s.mu.Lock()
 	s.segs = s.segs[1:]
 	if seg.bad > 0 {

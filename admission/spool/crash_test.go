@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -34,28 +35,32 @@ func crashChild(dir string) {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
-	lines := make(chan string)
+	var mu sync.Mutex
+	say := func(what, repo string, n int) { // out before it returns
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Println(what, repo, n)
+	}
+	var wg sync.WaitGroup
 	for w := range 4 {
-		go func() {
+		wg.Go(func() {
 			repo := fmt.Sprintf("repo%d", w)
 			for n := life * 1_000_000; ; n++ {
-				lines <- fmt.Sprintf("try %s %d", repo, n)
+				say("try", repo, n)
 				id, err := s.Keep(context.Background(), "/hook", memDelivery(repo, n))
 				if err != nil {
-					lines <- "error " + err.Error()
+					say("error "+err.Error(), repo, n)
 					return
 				}
-				lines <- fmt.Sprintf("kept %s %d", repo, n)
+				say("kept", repo, n)
 				if n%3 == 0 {
-					lines <- fmt.Sprintf("drop %s %d", repo, n)
+					say("drop", repo, n)
 					_ = s.Drop(context.Background(), id)
 				}
 			}
-		}()
+		})
 	}
-	for line := range lines {
-		fmt.Println(line)
-	}
+	wg.Wait()
 }
 
 // TestKill kills the process at a random moment under load, again and again

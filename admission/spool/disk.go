@@ -25,6 +25,7 @@ type Disk interface {
 	Rename(from, to string) error        // replaces
 	Remove(name string) error            //
 	List(dir string) ([]string, error)   // names only, sorted
+	SyncFile(name string) error          // makes durable what an earlier process wrote
 	SyncDir(dir string) error            //
 	Lock(name string) (io.Closer, error) // exclusive, gone with the process; errLocked
 }
@@ -85,6 +86,14 @@ func (realDisk) List(dir string) ([]string, error) {
 		}
 	}
 	return names, err
+}
+
+func (realDisk) SyncFile(name string) error {
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func (realDisk) SyncDir(dir string) error {

@@ -89,6 +89,9 @@ func (s *Spool) take(found *contents) error {
 	}
 	s.nextSeq = found.next
 	s.opened = OpenReport{Segments: len(found.segs), Damaged: found.damaged, Torn: found.torn}
+	if err := s.resync(found); err != nil {
+		return err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, seg := range found.segs {
@@ -115,6 +118,19 @@ func (s *Spool) take(found *contents) error {
 		s.tellLocked(Event{Kind: EventDamage, Count: found.damaged})
 	}
 	return nil
+}
+
+// resync makes durable what was found at the end of the log: a process that
+// was killed may not have, and a delivery that is sent again now is taken for
+// the one that is there.
+func (s *Spool) resync(found *contents) error {
+	if len(found.segs) == 0 {
+		return nil
+	}
+	if err := s.disk.SyncFile(found.segs[len(found.segs)-1].name); err != nil {
+		return diskError("sync", err)
+	}
+	return diskError("sync directory", s.disk.SyncDir(s.dir))
 }
 
 // readFormat reads the format file. When it is missing or damaged, the salt

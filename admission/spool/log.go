@@ -38,6 +38,8 @@ type segmentLog struct {
 	safe   int64 // bytes of active that were synced or need no sync
 	dirty  bool  // something written was not synced
 
+	removed bool // a segment was removed since the directory was synced
+
 	loose []*write // written since the last sync without a waiter
 	lost  []*write // loose ones that went with an abandoned segment; the spool takes them
 }
@@ -77,14 +79,24 @@ func (l *segmentLog) append(ws []*write, next uint64) (fresh *segment, err error
 	if err := l.flush(); err != nil {
 		return nil, err
 	}
-	if fresh != nil {
-		if err := l.disk.SyncDir(l.dir); err != nil {
-			l.safe = 0 // the file itself may not be found again
-			l.abandon()
-			return nil, diskError("sync directory", err)
-		}
+	if err := l.syncDir(fresh != nil); err != nil {
+		l.safe = 0 // the file itself may not be found again
+		l.abandon()
+		return nil, err
 	}
 	return fresh, nil
+}
+
+// syncDir makes creations and removals durable, when there were any.
+func (l *segmentLog) syncDir(needed bool) error {
+	if !needed {
+		return nil
+	}
+	if err := l.disk.SyncDir(l.dir); err != nil {
+		return diskError("sync directory", err)
+	}
+	l.removed = false
+	return nil
 }
 
 // begin makes the next segment file.

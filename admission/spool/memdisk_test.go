@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -112,6 +113,16 @@ func (d *memDisk) crash(r *rand.Rand) *memDisk {
 		next.names[name] = copies[f]
 		next.stable[name] = copies[f]
 	}
+	return next
+}
+
+// killed returns the disk as the next process finds it after this one was
+// killed: everything written is there, and still not synced.
+func (d *memDisk) killed() *memDisk {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := newMemDisk()
+	next.names, next.stable, next.loose = maps.Clone(d.names), maps.Clone(d.stable), maps.Clone(d.loose)
 	return next
 }
 
@@ -241,6 +252,14 @@ func (d *memDisk) List(dir string) ([]string, error) {
 	}
 	slices.Sort(list)
 	return list, nil
+}
+
+func (d *memDisk) SyncFile(name string) error {
+	f, err := d.Open(name)
+	if err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 func (d *memDisk) SyncDir(dir string) error {

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -19,6 +23,7 @@ type ledger struct {
 	acked   map[string]string // delivery id → the spool's id
 	seen    map[string]bool   // found after a start although not acknowledged
 	gone    map[string]bool   // settled, durably
+	late    map[string]bool   // acknowledged by a later attempt: order says nothing
 	refused map[string]bool   // refused and not sent again: must not be found
 	going   map[string]bool   // about to be settled
 }
@@ -28,7 +33,7 @@ var powerCuts = flag.Uint64("powercuts", 60, "seeds of TestPowerCut")
 var errNoSpace error = syscall.ENOSPC
 
 func newLedger() *ledger {
-	return &ledger{tried: map[string]bool{}, acked: map[string]string{}, seen: map[string]bool{}, gone: map[string]bool{}, refused: map[string]bool{}, going: map[string]bool{}}
+	return &ledger{tried: map[string]bool{}, acked: map[string]string{}, gone: map[string]bool{}, refused: map[string]bool{}, late: map[string]bool{}, going: map[string]bool{}}
 }
 
 // keep offers one delivery.
@@ -78,15 +83,15 @@ func (l *ledger) check(s *Spool) error {
 		if l.gone[it.Delivery] {
 			return fmt.Errorf("%s was dropped", it.Delivery)
 		}
-		if id, ok := l.acked[it.Delivery]; !ok || id == "" {
-			l.acked[it.Delivery] = it.ID // from now on it must stay
-			l.seen[it.Delivery] = !ok
+		id, acked := l.acked[it.Delivery]
+		if acked && id == "" {
+			l.acked[it.Delivery] = it.ID
 		}
-		if it.Dead != "" && !l.seen[it.Delivery] {
+		if it.Dead != "" && acked {
 			return fmt.Errorf("%s was acknowledged and is %s", it.Delivery, it.Dead)
 		}
 		d, err := s.Show(it.ID, true)
-		if errors.Is(err, ErrCorrupt) && l.seen[it.Delivery] {
+		if errors.Is(err, ErrCorrupt) && !acked {
 			continue // torn by the power cut, not promised to anybody, told when used
 		}
 		if err != nil && it.Dead == "" {
@@ -100,6 +105,9 @@ func (l *ledger) check(s *Spool) error {
 			if want := testBody(it.Repository, int(n)); string(d.Body) != want {
 				return fmt.Errorf("%s holds other bytes", it.Delivery)
 			}
+		}
+		if l.late[it.Delivery] {
+			continue
 		}
 		if n < last[it.Repository] {
 			return fmt.Errorf("%s out of order", it.Delivery)
@@ -137,6 +145,20 @@ func memConfig(d *memDisk) Config {
 	return Config{Dir: "/spool", Disk: d, SegmentBytes: 16 << 10, Rand: func() float64 { return 0.5 }}
 }
 
+// again offers what was not acknowledged once more, as a sender might.
+func (l *ledger) again(s *Spool, r *rand.Rand) {
+	for _, id := range slices.Sorted(maps.Keys(l.tried)) {
+		if _, ok := l.acked[id]; ok || l.refused[id] || r.IntN(2) == 0 {
+			continue
+		}
+		repo, n, _ := strings.Cut(id, "-")
+		if i, err := strconv.Atoi(n); err == nil {
+			l.late[id] = true
+			_ = l.keep(s, memDelivery(repo, i)) // it counts when it is acknowledged
+		}
+	}
+}
+
 // run makes n steps from the writers' numbers and stops at the first error
 // when strict is set.
 func (l *ledger) run(s *Spool, r *rand.Rand, base, n int) {
@@ -156,8 +178,8 @@ func (l *ledger) run(s *Spool, r *rand.Rand, base, n int) {
 	wg.Wait()
 }
 
-// TestPowerCut cuts the power at random operations, again and again on the
-// same disk: what was acknowledged is there afterwards, in order and
+// TestPowerCut cuts the power or kills the process at random operations, again
+// and again on the same disk, while its sender repeats what was refused: what was acknowledged is there afterwards, in order and
 // unchanged, what was dropped is not, and nothing else is.
 func TestPowerCut(t *testing.T) {
 	for seed := range *powerCuts {
@@ -170,12 +192,17 @@ func TestPowerCut(t *testing.T) {
 				if err := l.check(s); err != nil && !errors.Is(err, errPower) {
 					t.Fatalf("seed %d life %d: %v", seed, life, err)
 				}
+				l.again(s, r)
 				l.run(s, r, life*100, 20)
 				_ = s.Close()
 			} else if !errors.Is(err, errPower) {
 				t.Fatalf("seed %d life %d: %v", seed, life, err)
 			}
-			disk = disk.crash(r)
+			if r.IntN(3) == 0 {
+				disk = disk.killed()
+			} else {
+				disk = disk.crash(r)
+			}
 		}
 		s, err := Open(memConfig(disk))
 		if err != nil {

@@ -130,3 +130,37 @@ func TestCloseCountsNoFailure(t *testing.T) {
 		}
 	})
 }
+
+// TestRepeatedOntoDamage: a delivery that is sent again is not taken for one
+// that can no longer be delivered as it was accepted.
+func TestRepeatedOntoDamage(t *testing.T) {
+	for _, damage := range []string{"body", "key"} {
+		bubble(t, HookConfig{Keep: KeepAlways}, always(0), func(r *rig) {
+			d := small("a", 1)
+			d.Query = "token=x"
+			first, _ := r.accept(d)
+			if err := r.s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			r.open() // a new file: the damaged one is not the newest
+			r.accept(small("b", 1))
+			if damage == "body" {
+				f := r.disk.file(segmentSuffix, 0)
+				f.data[len(f.data)-1] ^= 1
+			} else {
+				_ = r.s.Close()
+				delete(r.disk.names, "/spool/key")
+				r.open()
+			}
+			again, _ := r.accept(d)
+			if again.ID == first.ID {
+				t.Errorf("%s: taken for the damaged one", damage)
+			}
+			r.far.set(always(200))
+			r.pass(time.Minute)
+			if got := r.far.bodies(); !slices.Contains(got, "a-1") {
+				t.Errorf("%s: arrived %v", damage, got)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package spool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -182,7 +183,8 @@ func (s *Spool) await(ctx context.Context, w *write) error {
 }
 
 // enqueue hands a parcel to the writer; seq 0 takes the next number. For a
-// duplicate it returns the write of the entry that is due.
+// duplicate it returns the write of the entry that is due, once that is found
+// to be sound.
 func (s *Spool) enqueue(p *parcel, seq uint64, t Trial) (*write, error) {
 	e := newEntry(seq, &p.facts, int64(len(p.body)), 0)
 	e.setTrial(t)
@@ -193,10 +195,54 @@ func (s *Spool) enqueue(p *parcel, seq uint64, t Trial) (*write, error) {
 	}
 	w := &write{kind: recordKeep, facts: text, body: p.body, entry: e, wait: true, done: make(chan struct{})}
 	e.size = w.size()
+	for {
+		s.mu.Lock()
+		got, err := s.enqueueLocked(w)
+		s.unlockAndTell()
+		if err != nil || got == w || got.kind != 0 { // new, or being written
+			return got, err
+		}
+		if bad, err := s.unsound(got.seq); bad == "" {
+			return got, err
+		} else {
+			s.kill(got.seq, bad)
+		}
+	}
+}
 
+// unsound checks that a kept delivery could be delivered as it was accepted,
+// before another like it is taken for it; bad says why not. It is "" with an
+// error when that cannot be told, or when the delivery is gone: then it was
+// delivered.
+func (s *Spool) unsound(seq uint64) (bad DeadReason, err error) {
+	f, h, text, off, err := s.readEntry(seq)
+	if err == nil {
+		defer f.Close()
+		var ok bool
+		if ok, err = bodySound(f, off, &h); err == nil && !ok {
+			err = ErrCorrupt
+		}
+	}
+	if err == nil {
+		_, err = s.sealer.open(text.Sealed, text.Hook)
+	}
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return "", nil
+	case errors.Is(err, ErrCorrupt):
+		return DeadCorrupt, nil
+	case errors.Is(err, ErrNoKey):
+		return DeadNoKey, nil
+	}
+	return "", err
+}
+
+func (s *Spool) kill(seq uint64, why DeadReason) {
 	s.mu.Lock()
 	defer s.unlockAndTell()
-	return s.enqueueLocked(w)
+	if e := s.entries[seq]; e != nil {
+		s.killLocked(e, why, s.now())
+	}
 }
 
 func (s *Spool) enqueueLocked(w *write) (*write, error) {
