@@ -38,6 +38,12 @@ type Apache struct {
 // StartApache starts a server with no repository.
 func StartApache(tb testing.TB) *Apache {
 	tb.Helper()
+	return startApache(tb, "")
+}
+
+// startApache starts a server with more configuration; @DIR@ in it is the server's directory.
+func startApache(tb testing.TB, more string) *Apache {
+	tb.Helper()
 	server, htpasswd := Tool(tb, "apache2"), Tool(tb, "htpasswd")
 	Tool(tb, "flock")
 	dir := TempDir(tb)
@@ -53,7 +59,7 @@ func StartApache(tb testing.TB) *Apache {
 	run(tb, dir, nil, htpasswd, "-bBC", "4", users, Bob, BobSecret)
 	writeFile(tb, filepath.Join(dir, "pack-objects"), packObjectsHook, 0o755)
 	conf := filepath.Join(dir, "apache.conf")
-	writeFile(tb, conf, a.config(tb), 0o644)
+	writeFile(tb, conf, a.config(tb, more), 0o644)
 	a.Process = startProcess(tb, "apache", exec.Command(server, "-f", conf, "-DFOREGROUND"))
 	tb.Cleanup(func() {
 		if tb.Failed() {
@@ -84,7 +90,7 @@ fi
 exec "$@"
 `
 
-func (a *Apache) config(tb testing.TB) string {
+func (a *Apache) config(tb testing.TB, more string) string {
 	execPath := strings.TrimSpace(run(tb, a.Dir, nil, Tool(tb, "git"), "--exec-path"))
 	backend := filepath.Join(execPath, "git-http-backend")
 	if _, err := os.Stat(backend); err != nil {
@@ -101,7 +107,7 @@ func (a *Apache) config(tb testing.TB) string {
 	return strings.NewReplacer(
 		"@DIR@", a.Dir, "@ADDR@", a.Addr, "@MODULES@", modules.String(), "@USER@", user,
 		"@BACKEND@", backend, "@BACKENDDIR@", execPath,
-	).Replace(apacheConfig)
+	).Replace(apacheConfig + more)
 }
 
 const apacheConfig = `ServerRoot "@DIR@"

@@ -14,6 +14,8 @@ var packages = map[string]string{
 	"git-lfs":  "git-lfs",
 	"curl":     "curl",
 	"flock":    "util-linux",
+	"setpriv":  "util-linux",
+	"gitolite": "gitolite3",
 }
 
 // Tool returns the path of command. A missing command fails the test with the name of the package to install: a test that
@@ -34,6 +36,15 @@ func Tool(tb testing.TB, command string) string {
 	}
 	tb.Fatalf("missing command %q: install package %q (make deps does, as root)", command, name)
 	return ""
+}
+
+// File returns path, and fails the test with the name of the Debian package that brings it when it is missing.
+func File(tb testing.TB, path, debianPackage string) string {
+	tb.Helper()
+	if _, err := os.Stat(path); err != nil {
+		tb.Fatalf("missing %s: install package %q (make deps does, as root)", path, debianPackage)
+	}
+	return path
 }
 
 // TempDir is like testing.TB.TempDir with two differences: the path is short enough for a unix socket, and other users may
