@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caddy-admission/gateway/admission"
@@ -40,7 +41,9 @@ func holdAnonymous(t *testing.T, s *testServer, u *fakeUpstream) (release func()
 			break
 		}
 	}
-	return func() { close(free); <-done }
+	release = sync.OnceFunc(func() { close(free); <-done })
+	t.Cleanup(release) // also when the test has failed
+	return release
 }
 
 // TestA1 is the original reproduction: one anonymous fetch holds the one shared

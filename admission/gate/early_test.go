@@ -17,7 +17,10 @@ import (
 // the upload must not let the rest of it be taken for the next request.
 func TestEarlyAnswerEndsTheConnection(t *testing.T) {
 	hidden := "GET /pub.git/info/refs?service=git-upload-pack HTTP/1.1\r\nHost: x\r\n\r\n"
+	// A proxy's transport closes the upload it gives up on before the answer is
+	// written; only then does net/http keep the connection.
 	early := func(w http.ResponseWriter, r *http.Request) error {
+		_ = r.Body.Close()
 		w.Header().Set("WWW-Authenticate", "Basic")
 		w.WriteHeader(http.StatusUnauthorized)
 		return nil
@@ -59,8 +62,13 @@ func TestEarlyAnswerEndsTheConnection(t *testing.T) {
 
 // A request without a body keeps its connection, also when its body is wrapped.
 func TestAnswerToARequestWithoutBodyKeepsTheConnection(t *testing.T) {
-	u := newFakeUpstream()
-	s := serve(t, admission.Config{}, Options{}, u.next)
+	s := serve(t, admission.Config{}, Options{}, func(w http.ResponseWriter, r *http.Request) error {
+		if r.Method == http.MethodPost { // nobody reads the body of a GET
+			_, _ = io.Copy(io.Discard, r.Body)
+		}
+		w.WriteHeader(http.StatusOK)
+		return nil
+	})
 	wrapped := s.Config.Handler
 	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = struct{ io.ReadCloser }{r.Body}

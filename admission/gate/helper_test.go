@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/caddy-admission/gateway/admission"
 )
@@ -144,6 +145,9 @@ type ask struct {
 	header                               map[string]string
 }
 
+// patient gives up on an answer that should have been a refusal.
+var patient = &http.Client{Timeout: 10 * time.Second}
+
 // do sends one request and returns the response with its body read.
 func (s *testServer) do(t *testing.T, a ask) (*http.Response, string) {
 	t.Helper()
@@ -171,7 +175,7 @@ func (s *testServer) do(t *testing.T, a ask) (*http.Response, string) {
 	for k, v := range a.header {
 		r.Header.Set(k, v)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := patient.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
