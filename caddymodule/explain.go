@@ -108,9 +108,42 @@ func explainClass(x *adminapi.Explanation, t *trace, proven bool) {
 		class = admission.Other
 		x.Why = append(x.Why, "HEAD counts as git only from a caller that asked this repository for info/refs in the last minute")
 	}
+	if class == admission.Other || len(def.rules) > 0 {
+		if page, why := explainPage(def, t.at, class, result.Kind, proven); why != "" {
+			x.Class, x.Why = page.String(), append(x.Why, why)
+			x.Budget = explainBudget(t.handler.Name, def, page)
+			return
+		}
+	}
 	x.Class = class.String()
 	x.Why = append(x.Why, whyClass(&result, credential, class)...)
 	x.Budget = explainBudget(t.handler.Name, def, class)
+}
+
+// explainPage says where the operator's rules or the forge's preset send a
+// request; why is empty when they say nothing.
+func explainPage(def *definition, r *http.Request, class admission.Class, kind classify.Kind, proven bool) (admission.Class, string) {
+	switch rule := def.rule(r); {
+	case rule.Exempt:
+		return admission.Other, "an exempt rule matches, so nothing limits it"
+	case rule.Set && (kind == classify.Other || rule.Class != admission.Stream):
+		if rule.Class == admission.Web && kind == classify.Other && proven {
+			return admission.Other, "a rule puts it into web, which people with a proof are never in"
+		}
+		return rule.Class, "a rule puts it into " + rule.Class.String()
+	case class != admission.Other:
+		return class, ""
+	}
+	switch classify.PageOf(def.profile, explainFacts(r).Target) {
+	case classify.DearPage:
+		if proven {
+			return admission.Other, "it is an expensive page of the forge, and people with a proof are not limited"
+		}
+		return admission.Web, "it is an expensive page of the forge, and the visitor has no proof (ask with --proven)"
+	case classify.StreamPage:
+		return admission.Stream, "its path is known for an event stream or a long poll"
+	}
+	return class, ""
 }
 
 func explainFacts(r *http.Request) *classify.Facts {
