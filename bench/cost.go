@@ -4,12 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/caddy-admission/gateway/integration/flood"
 )
 
 // entrant is one system in a measurement of CPU.
@@ -38,7 +35,7 @@ func (b *bench) proxied(ctx context.Context) error {
 			{b.caddy(gatewayName+", class anonymous", "admission {\n\t\ttotal 1024\n\t}\n\t"+proxyOnly), gitPath},
 			{nginx("nginx, limits", sizes(nginxGit, 512, 512, 1_000_000, "")), gitPath},
 			{haproxy("HAProxy, limits", sizes(haproxyGit, 512, 512, 1_000_000, "10s")), gitPath},
-		}, nil)
+		}, false)
 		if err != nil {
 			return err
 		}
@@ -55,7 +52,7 @@ func (b *bench) refused(ctx context.Context) error {
 		{b.caddy(gatewayName+", refuses", "admission {\n\t\ttotal 5\n\t\twait off\n\t}\n\t"+proxyOnly), gitPath},
 		{nginx("nginx, limit_conn", sizes(nginxGit, 1, 1, 1_000_000, "")), gitPath},
 		{haproxy("HAProxy, maxconn", sizes(haproxyGit, 1, 1, 1_000_000, "1ms")), gitPath},
-	}, func(r *running) (func(), error) { return hold(ctx, r.addr) })
+	}, true)
 	if err != nil {
 		return err
 	}
@@ -64,30 +61,20 @@ func (b *bench) refused(ctx context.Context) error {
 	return nil
 }
 
-// hold takes a place at the system with a request that the upstream keeps.
-func hold(ctx context.Context, addr string) (release func(), err error) {
-	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: flood.Source(59_000)}}
-	conn, err := d.DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	_, err = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: bench.test\r\n%s: 1\r\n\r\n", gitPath, holdHeader)
-	return func() { _ = conn.Close() }, err
-}
-
 // compare lets the entrants take turns under the same load, the first being what
-// the others are compared with. before prepares each of them.
-func (b *bench) compare(ctx context.Context, connections, status int, all []entrant, before func(*running) (func(), error)) (*table, error) {
-	upstream, stop, err := startUpstream(ctx)
+// the others are compared with. full takes the one place of a system before it is
+// measured, except of the first, which has none.
+func (b *bench) compare(ctx context.Context, connections, status int, all []entrant, full bool) (*table, error) {
+	up, err := startUpstream(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer stop()
+	defer up.server.Close()
 	var systems []system
 	for _, e := range all {
 		systems = append(systems, e.system)
 	}
-	started, stopAll, err := b.startAll(ctx, systems, upstream)
+	started, stopAll, err := b.startAll(ctx, systems, up.addr)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +87,7 @@ func (b *bench) compare(ctx context.Context, connections, status int, all []entr
 	for round := range b.rounds {
 		for k := range all {
 			i := (k + round) % len(all)
-			cost, rate, err := b.turn(ctx, started[i], loads[i], before)
+			cost, rate, err := b.turn(ctx, started[i], loads[i], up, full && i > 0)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", started[i].name, err)
 			}
@@ -111,9 +98,9 @@ func (b *bench) compare(ctx context.Context, connections, status int, all []entr
 }
 
 // turn prepares a system and measures it once.
-func (b *bench) turn(ctx context.Context, r *running, l load, before func(*running) (func(), error)) (cost, rate float64, err error) {
-	if before != nil {
-		release, err := before(r)
+func (b *bench) turn(ctx context.Context, r *running, l load, up *upstream, full bool) (cost, rate float64, err error) {
+	if full {
+		release, err := up.hold(ctx, r.addr)
 		if err != nil {
 			return 0, 0, err
 		}
