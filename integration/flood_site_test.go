@@ -16,6 +16,9 @@ import (
 // fails none; a push that the gateway refuses fails at once.
 const patience = 2 * time.Minute
 
+// crowdBackend is a server with as many workers as a total of 16 lets through.
+var crowdBackend = flood.BackendConfig{Workers: 16}
+
 // people are numbered from here, so that nobody has the address of an attacker.
 const people = 40_000
 
