@@ -154,9 +154,9 @@ func TestKnocksElsewhereLeaveKnownNetworksTheirTurn(t *testing.T) {
 func TestHitAndRunKeepsItsPlaces(t *testing.T) {
 	s := newCrowdSite(t, "admission {\n total 16\n}", 256<<10, flood.BackendConfig{Workers: 16, Think: 5 * time.Second})
 	c := s.start(t, flood.Flood{Clients: 48, Pause: 50 * time.Millisecond, Driver: flood.HitAndRun("/pub.git", s.tip, 200*time.Millisecond)})
-	harness.Eventually(t, time.Minute, "clones that were left", func() error {
-		if n := s.Class(t, "anonymous").Abandoned; n < 2 {
-			return fmt.Errorf("%d", n)
+	harness.Eventually(t, time.Minute, "two clones begun by everybody", func() error {
+		if n := c.Runs(); n < 96 {
+			return fmt.Errorf("%d clones", n)
 		}
 		return nil
 	})
@@ -168,6 +168,9 @@ func TestHitAndRunKeepsItsPlaces(t *testing.T) {
 		t.Errorf("the server worked on %d requests at once, want at most %d", s.backend.Peak(), most)
 	}
 	if s.backend.Shed() > 0 {
-		t.Errorf("the server shed %d requests", s.backend.Shed())
+		t.Errorf("%d requests left the server before it had a worker for them", s.backend.Shed())
+	}
+	if n := s.Class(t, "anonymous").Decisions["admitted"]; n < 8 {
+		t.Errorf("%d clones were admitted, want at least the 8 that fit at once", n)
 	}
 }
