@@ -85,31 +85,46 @@ func (b *bench) compare(ctx context.Context, connections, status int, all []entr
 	}
 	costs, rates := make([][]float64, len(all)), make([][]float64, len(all))
 	for round := range b.rounds {
-		for k := range all {
-			i := (k + round) % len(all)
-			cost, rate, err := b.turn(ctx, started[i], loads[i], up, full && i > 0)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", started[i].name, err)
+		sums := make([]cost, len(all))
+		for slice := range roundSlices {
+			for k := range all {
+				i := (k + round + slice) % len(all)
+				if err := b.turn(ctx, started[i], loads[i], up, full && i > 0, &sums[i]); err != nil {
+					return nil, fmt.Errorf("%s: %w", started[i].name, err)
+				}
 			}
-			costs[i], rates[i] = append(costs[i], cost), append(rates[i], rate)
+		}
+		for i, c := range sums {
+			costs[i] = append(costs[i], float64(c.cpu.Microseconds())/float64(c.answers))
+			rates[i] = append(rates[i], float64(c.answers)/b.round.Seconds())
 		}
 	}
 	return b.costTable(all, costs, rates), nil
 }
 
-// turn prepares a system and measures it once.
-func (b *bench) turn(ctx context.Context, r *running, l load, up *upstream, full bool) (cost, rate float64, err error) {
+// roundSlices is into how many turns a system's round is cut, so that a moment in
+// which the machine does something else meets all of them.
+const roundSlices = 3
+
+// cost is what a system has used and done.
+type cost struct {
+	cpu     time.Duration
+	answers int64
+}
+
+// turn prepares a system, measures it once and adds to sum.
+func (b *bench) turn(ctx context.Context, r *running, l load, up *upstream, full bool, sum *cost) error {
 	if full {
 		release, err := up.hold(ctx, r.addr)
 		if err != nil {
-			return 0, 0, err
+			return err
 		}
 		defer release()
 	}
 	if err := warm(ctx, l); err != nil {
-		return 0, 0, err
+		return err
 	}
-	return b.measure(ctx, r, l)
+	return b.measure(ctx, r, l, sum)
 }
 
 // warm waits until the system answers as it will be measured: a place that is
@@ -117,25 +132,26 @@ func (b *bench) turn(ctx context.Context, r *running, l load, up *upstream, full
 func warm(ctx context.Context, l load) error {
 	var err error
 	for range 20 {
-		if _, err = l.run(ctx, 300*time.Millisecond); err == nil || ctx.Err() != nil {
+		if _, err = l.run(ctx, 100*time.Millisecond); err == nil || ctx.Err() != nil {
 			break
 		}
 	}
 	return errors.Join(err, ctx.Err())
 }
 
-// measure returns microseconds of CPU per answer and answers per second.
-func (b *bench) measure(ctx context.Context, r *running, l load) (cost, rate float64, err error) {
+func (b *bench) measure(ctx context.Context, r *running, l load, sum *cost) error {
 	before, err := cpuOf(r.pid)
 	if err != nil {
-		return 0, 0, err
+		return err
 	}
-	n, err := l.run(ctx, b.round)
+	n, err := l.run(ctx, b.round/roundSlices)
 	if err != nil || n == 0 || ctx.Err() != nil {
-		return 0, 0, errors.Join(err, ctx.Err(), fmt.Errorf("%d answers", n))
+		return errors.Join(err, ctx.Err(), fmt.Errorf("%d answers", n))
 	}
 	after, err := cpuOf(r.pid)
-	return float64((after - before).Microseconds()) / float64(n), float64(n) / b.round.Seconds(), err
+	sum.cpu += after - before
+	sum.answers += n
+	return err
 }
 
 // costTable compares round by round: what slows the machine down for a while

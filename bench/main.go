@@ -44,7 +44,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.output, "output", "", "the `file` to write; empty: only print")
 	flags.StringVar(&o.engine, "engine", "", "output of the engine's own benchmarks, as `file`, to include")
 	flags.IntVar(&o.rounds, "rounds", 9, "rounds of the measurements of CPU")
-	flags.DurationVar(&o.round, "round", 1500*time.Millisecond, "length of one round of one system")
+	flags.DurationVar(&o.round, "round", 2400*time.Millisecond, "length of one round of one system")
 	flags.DurationVar(&o.phase, "phase", 8*time.Second, "length of one flood of one system")
 	flags.IntVar(&o.turns, "turns", 2, "floods of each kind for each system")
 	if err := flags.Parse(args); err != nil {

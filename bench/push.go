@@ -25,10 +25,10 @@ type attack struct {
 }
 
 var attacks = []attack{
-	{"Slow clones", "96 addresses clone 4 MiB at 400 KiB/s, again and again.",
+	{"Slow clones", "96 addresses clone 4 MiB at 1 MiB/s, again and again.",
 		flood.BackendConfig{},
 		func(tip string) flood.Flood {
-			return flood.Flood{Clients: 96, Rate: 400 << 10, Pause: 200 * time.Millisecond, Driver: flood.Clone("/pub.git", tip)}
+			return flood.Flood{Clients: 96, Rate: 1 << 20, Pause: 200 * time.Millisecond, Driver: flood.Clone("/pub.git", tip)}
 		}, true},
 	{"Made-up credentials", "96 addresses, half of which ask to push (401 after a password check of 100 ms), half of which clone a public repository.",
 		flood.BackendConfig{AuthDelay: 100 * time.Millisecond},

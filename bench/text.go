@@ -10,7 +10,9 @@ The gateway beside bare Caddy, nginx and HAProxy as Debian has them. Written by
 Read ratios, not times. All systems of a table were measured in one run, round by
 round in turn, and a ratio is the median over the rounds; absolute times depend
 on what else the machine did, and clients, proxy and server shared its cores.
-CPU is what the kernel charged the proxy's processes.
+The last run shared the machine with other builds and tests, as the load average
+shows: a difference of less than a fifth is noise there. CPU is what the kernel
+charged the proxy's processes.
 
 "Caddy" is the same binary as the gateway, without the directive. nginx and
 HAProxy have the configurations at the end of this page: half of the 16 workers

@@ -59,7 +59,8 @@ func TestGarbageFloodBesideNewPushers(t *testing.T) {
 	report(t, took, c)
 	seconds := time.Since(c.started).Seconds()
 	t.Logf("password checks: %.0f a second, at most %d at once", float64(s.backend.Checks())/seconds, s.backend.PeakChecks())
-	if most := s.Class(t, "candidate").Max + atOnce; s.backend.PeakChecks() > most {
+	const most = 8 + atOnce // the places of candidate, and pushes that are proven by now
+	if s.backend.PeakChecks() > most {
 		t.Errorf("%d password checks at once, want at most %d", s.backend.PeakChecks(), most)
 	}
 	if c.Count(http.StatusUnauthorized) < 200 || c.Served() < 200 {
