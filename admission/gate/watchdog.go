@@ -28,6 +28,7 @@ const cutGrace = 500 * time.Millisecond
 // connection deadlines. Lock order: none is taken inside.
 type watchdog struct {
 	rc     *http.ResponseController
+	own    http.ResponseWriter // the server's writer, below every wrapper
 	cancel context.CancelCauseFunc
 
 	mu      sync.Mutex
@@ -56,7 +57,7 @@ type limits struct {
 // returns; after it the connection's deadlines are not touched any more.
 func watch(parent context.Context, w http.ResponseWriter, l limits) (context.Context, *watchdog) {
 	ctx, cancel := context.WithCancelCause(parent)
-	d := &watchdog{rc: http.NewResponseController(w), cancel: cancel, stall: l.stall}
+	d := &watchdog{rc: http.NewResponseController(w), own: innermost(w), cancel: cancel, stall: l.stall}
 	now := clock()
 	d.started = now
 	if l.hard > 0 {
@@ -113,10 +114,14 @@ func (d *watchdog) check() {
 func (d *watchdog) checkOnce() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.stopped || d.cause != nil {
+	if d.stopped {
 		return
 	}
 	now := clock()
+	if d.cause != nil {
+		d.expireLocked(now, now)
+		return
+	}
 	due := func(t time.Time) bool { return !t.IsZero() && !now.Before(t) }
 	switch {
 	case due(d.hardBy), due(d.firstBy):
@@ -151,8 +156,35 @@ func (d *watchdog) cutWith(cause error) {
 func (d *watchdog) cutLocked(cause error, now time.Time) {
 	d.cause = cause
 	d.cancel(cause)
+	d.expireLocked(now, now.Add(cutGrace))
+}
+
+// expireLocked ends reading from the client now and writing to it at write, and
+// comes back: a wrapper that was about to write may move the connection's
+// deadline once more. The caller holds mu.
+//
+// The write deadline is set on the server's own writer, which any goroutine may
+// do. A wrapper's fields belong to the goroutine that writes: Caddy's
+// idle-timeout writer has no lock, and its reader has one.
+func (d *watchdog) expireLocked(now, write time.Time) {
 	_ = d.rc.SetReadDeadline(now)
-	_ = d.rc.SetWriteDeadline(now.Add(cutGrace))
+	_ = http.NewResponseController(d.own).SetWriteDeadline(write)
+	if d.timer == nil {
+		d.timer = time.AfterFunc(cutGrace, d.check)
+		return
+	}
+	d.timer.Reset(cutGrace)
+}
+
+// innermost returns the writer below all wrappers.
+func innermost(w http.ResponseWriter) http.ResponseWriter {
+	for {
+		u, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
+			return w
+		}
+		w = u.Unwrap()
+	}
 }
 
 // sawFirstByte ends the deadline to the upstream's first byte.

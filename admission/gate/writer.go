@@ -140,6 +140,9 @@ func (w *writer) send(b []byte) (int, error) {
 	if w.gone.Load() {
 		return w.drain(b)
 	}
+	if cause := w.dog.cut(); cause != nil {
+		return 0, cause // every further write would move the deadline that ends this
+	}
 	w.dog.begin(writing)
 	n, err := w.ResponseWriter.Write(b)
 	w.dog.end(writing, n)
