@@ -89,3 +89,31 @@ func TestCutHoldsAgainstAnIdleWriter(t *testing.T) {
 		})
 	}
 }
+
+// TestCutEndsAHandlerThatIgnoresItsContext: the client reads as fast as it can,
+// so no deadline of the connection bites; the next write ends the request.
+func TestCutEndsAHandlerThatIgnoresItsContext(t *testing.T) {
+	const limit, step = 10 * time.Second, 10 * time.Millisecond
+	deadline := admission.Duration(limit)
+	cfg := admission.Config{Classes: map[string]*admission.ClassConfig{"anonymous": {Deadline: &deadline}}}
+	start, took := time.Time{}, time.Duration(0)
+	deaf := func(w http.ResponseWriter, _ *http.Request) error {
+		start = time.Now()
+		defer func() { took = time.Since(start) }()
+		for {
+			time.Sleep(step) // its own work
+			if _, err := w.Write([]byte("more")); err != nil {
+				return err
+			}
+		}
+	}
+	inBubble(t, cfg, deaf, func(t *testing.T, b *bubble) {
+		c := b.send(post(pushRPC, 4, "0000"))
+		_, _ = io.Copy(io.Discard, c)
+		synctest.Wait()
+		if took < limit || took > limit+2*step {
+			t.Errorf("the handler went on for %v, want to be ended within two steps of %v after %v", took, step, limit)
+		}
+		_ = c.Close()
+	})
+}
