@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-admission/gateway/integration/harness"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
@@ -85,12 +86,7 @@ type wholeServer struct {
 
 func (s *wholeServer) run(text string) {
 	s.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.addr = l.Addr().String()
-	_ = l.Close()
+	s.addr = harness.Addr(s.t)
 	raw, err := adapt(text)
 	if err != nil {
 		s.t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-admission/gateway/admission"
+	"github.com/caddy-admission/gateway/integration/harness"
 	"github.com/caddy-admission/gateway/internal/adminapi"
 )
 
@@ -92,12 +92,7 @@ type server struct {
 // that requests can come from any address.
 func start(t *testing.T, site string, serve http.HandlerFunc) *server {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{t: t, addr: l.Addr().String()}
-	_ = l.Close()
+	s := &server{t: t, addr: harness.Addr(t)}
 	behind.Lock()
 	behind.serve = serve
 	behind.Unlock()
