@@ -19,28 +19,29 @@ const (
 // attack is one flood and the server it meets.
 type attack struct {
 	title, text string
+	files       int // of a mebibyte each in the repository
 	server      flood.BackendConfig
 	flood       func(tip string) flood.Flood
 	clones      bool // its clients want something, so what they get counts
 }
 
 var attacks = []attack{
-	{"Slow clones", "96 addresses clone 4 MiB at 1 MiB/s, again and again.",
+	{"Slow clones", "96 addresses clone 16 MiB at 2 MiB/s, again and again: more than the kernel's buffers take off a worker.", 16,
 		flood.BackendConfig{},
 		func(tip string) flood.Flood {
-			return flood.Flood{Clients: 96, Rate: 1 << 20, Pause: 200 * time.Millisecond, Driver: flood.Clone("/pub.git", tip)}
+			return flood.Flood{Clients: 96, Rate: 2 << 20, Pause: 200 * time.Millisecond, Driver: flood.Clone("/pub.git", tip)}
 		}, true},
-	{"Made-up credentials", "96 addresses, half of which ask to push (401 after a password check of 100 ms), half of which clone a public repository.",
+	{"Made-up credentials", "96 addresses, half of which ask to push (401 after a password check of 100 ms), half of which clone a public repository.", 4,
 		flood.BackendConfig{AuthDelay: 100 * time.Millisecond},
 		func(tip string) flood.Flood {
 			return flood.Flood{Clients: 96, Pause: 50 * time.Millisecond, Driver: flood.Garbage("/pub.git", tip)}
 		}, true},
-	{"Knocking", "300 addresses ask to push without a credential; the server takes 240 ms for its 401.",
+	{"Knocking", "300 addresses ask to push without a credential; the server takes 240 ms for its 401.", 4,
 		flood.BackendConfig{ChallengeDelay: 240 * time.Millisecond},
 		func(string) flood.Flood {
 			return flood.Flood{Clients: 300, Pause: 100 * time.Millisecond, Driver: flood.Discover("/pub.git")}
 		}, false},
-	{"Hit and run", "48 addresses start a clone and hang up after 100 ms; the server goes on packing for 4 s.",
+	{"Hit and run", "48 addresses start a clone and hang up after 100 ms; the server goes on packing for 4 s.", 4,
 		flood.BackendConfig{Think: 4 * time.Second},
 		func(tip string) flood.Flood {
 			return flood.Flood{Clients: 48, Pause: 50 * time.Millisecond, Driver: flood.HitAndRun("/pub.git", tip, 100*time.Millisecond)}
@@ -84,7 +85,7 @@ func (b *bench) pushes(ctx context.Context) error {
 // attack runs one turn of one system with a server and a repository of its own.
 func (b *bench) attack(ctx context.Context, a attack, s system, o *outcome) error {
 	dir := filepath.Join(b.dir, fmt.Sprintf("turn-%d", time.Now().UnixNano()))
-	bare, tip, err := repository(ctx, dir)
+	bare, tip, err := repository(ctx, dir, a.files)
 	if err != nil {
 		return err
 	}

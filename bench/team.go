@@ -10,12 +10,12 @@ import (
 	"github.com/caddy-admission/gateway/integration/flood"
 )
 
-// repository makes the repository of one turn below dir.
-func repository(ctx context.Context, dir string) (bare, tip string, err error) {
+// repository makes the repository of one turn below dir: so many files of a mebibyte.
+func repository(ctx context.Context, dir string, files int) (bare, tip string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", err
 	}
-	if bare, err = flood.NewRepository(ctx, dir, "pub.git", 4, 1<<20); err != nil {
+	if bare, err = flood.NewRepository(ctx, dir, "pub.git", files, 1<<20); err != nil {
 		return "", "", err
 	}
 	tip, err = flood.Tip(ctx, bare)

@@ -18,8 +18,8 @@ const (
 	demoClones   = 96 // anonymous clients at once, each from its own address
 	demoPushers  = 4
 	demoPatience = 15 * time.Second // of a person who pushes
-	demoRate     = 400 << 10        // bytes per second of one anonymous client
-	demoFiles    = 4                // of a mebibyte each in the repository
+	demoRate     = 2 << 20          // bytes per second of one anonymous client
+	demoFiles    = 16               // of a mebibyte each in the repository: more than the kernel's buffers take off a worker
 )
 
 func runDemo(ctx context.Context, args []string) error {
@@ -64,9 +64,9 @@ func (d *demo) run(ctx context.Context) error {
 	fmt.Printf(`
 A git server with %d workers, in front of it Caddy, on this machine only.
 %d people push over and over and give up after %s. Then %d anonymous clients,
-each from its own address and over a slow line, clone all the time.
+each from its own address and over a line of %d MiB/s, clone %d MiB all the time.
 
-`, demoWorkers, demoPushers, demoPatience, demoClones)
+`, demoWorkers, demoPushers, demoPatience, demoClones, demoRate>>20, demoFiles)
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
