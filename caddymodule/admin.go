@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -87,7 +88,9 @@ func currentState(r *registry) adminapi.State {
 			Shares:   policy.Shares().Lines(),
 		}
 		for class := range admission.NumClasses {
-			p.Classes[class.String()] = classState(&s, class)
+			c := classState(&s, class)
+			c.Tokens = tokensLeft(pool.state.Controller, class)
+			p.Classes[class.String()] = c
 		}
 		out.Pools[pool.name] = p
 	}
@@ -120,6 +123,17 @@ func classState(s *admission.Snapshot, class admission.Class) adminapi.Class {
 		}
 	}
 	return out
+}
+
+// tokensLeft is nil for a class without a budget, and for logins: theirs are
+// kept apart from the class's.
+func tokensLeft(c *admission.Controller, class admission.Class) *adminapi.Tokens {
+	limits := &c.Policy().Classes[class]
+	if class == admission.LoginStart || class == admission.LoginCallback || !limits.Bucket.On() && !limits.Bytes.On() {
+		return nil
+	}
+	requests, bytes := c.Levels(class, time.Now())
+	return &adminapi.Tokens{Requests: requests, Bytes: bytes}
 }
 
 // Interface guard.

@@ -24,6 +24,15 @@ type Pool struct {
 	} `json:"total"`
 	Classes map[string]Class `json:"classes"`
 	Shares  json.RawMessage  `json:"shares"`
+	Ingress Ingress          `json:"ingress"`
+}
+
+// Ingress counts webhooks and logouts by outcome, and refused public requests by class.
+type Ingress struct {
+	Webhooks map[string]int64 `json:"webhooks"`
+	Limited  map[string]int64 `json:"limited"`
+	Logouts  map[string]int64 `json:"logouts"`
+	Senders  int              `json:"senders"`
 }
 
 // Class is the live state of one class. Decisions count from the start of the process.
@@ -34,6 +43,14 @@ type Class struct {
 	Waiting   int               `json:"waiting"`
 	Abandoned int               `json:"abandoned"`
 	Decisions map[string]uint64 `json:"decisions"`
+	Outcomes  map[string]uint64 `json:"outcomes"`
+	Tokens    *Tokens           `json:"tokens"`
+}
+
+// Tokens is what a class's buckets have left.
+type Tokens struct {
+	Requests float64 `json:"requests"`
+	Bytes    float64 `json:"bytes"`
 }
 
 // Refused sums the refusals of a class over all reasons.

@@ -157,3 +157,9 @@ func WriteFile(tb testing.TB, path, content string) {
 	tb.Helper()
 	writeFile(tb, path, content, 0o644)
 }
+
+// WriteSecret writes a file that only its owner may read, and fails the test when it cannot.
+func WriteSecret(tb testing.TB, path, content string) {
+	tb.Helper()
+	writeFile(tb, path, content, 0o600)
+}

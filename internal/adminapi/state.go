@@ -63,6 +63,16 @@ type Class struct {
 	Decisions map[string]uint64 `json:"decisions"`
 	Outcomes  map[string]uint64 `json:"outcomes"`
 	Hold      Hold              `json:"hold"`
+	// Tokens are what the class's budgets have left; nil where it has none,
+	// and for logins, whose budgets are kept apart.
+	Tokens *Tokens `json:"tokens,omitempty"`
+}
+
+// Tokens are what is left in a class's buckets now, 0 for a bucket that is
+// off. A byte is one token.
+type Tokens struct {
+	Requests float64 `json:"requests"`
+	Bytes    float64 `json:"bytes"`
 }
 
 // Hold summarises how long permits of a class were held.
