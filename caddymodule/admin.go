@@ -84,6 +84,7 @@ func currentState(r *registry) adminapi.State {
 			Classes:  map[string]adminapi.Class{},
 			Callers:  adminapi.Callers{Tracked: s.Callers.Tracked, Max: s.Callers.Max, Bytes: s.Callers.Bytes},
 			Identity: pool.state.Identity.Snapshot(),
+			Verify:   adminapi.Verify(pool.state.Verified()),
 			Ingress:  ingressState(pool.state.Ingress.Snapshot()),
 			Shares:   policy.Shares().Lines(),
 		}

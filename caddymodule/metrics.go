@@ -20,6 +20,7 @@ var (
 	waitingDesc   = desc("waiting", "Requests that wait for a permit.", "class")
 	abandonedDesc = desc("abandoned", "Permits held after the client left, until the upstream ends.", "class")
 	questionsDesc = desc("questions_total", "Questions to the upstream that prove a credential, by answer.", "answer")
+	verifyDesc    = desc("verify_total", "Questions to the forge about who a credential or session belongs to, by answer.", "answer")
 	replayedDesc  = desc("challenge_replayed_total", "Discovery requests answered from a remembered challenge.")
 	webhookDesc   = desc("webhook_admission_total", "Webhook deliveries, by how they ended.", "outcome")
 	limitedDesc   = desc("public_request_limited_total", "Refused requests that anybody can make, by class of route.", "route_class")
@@ -27,7 +28,7 @@ var (
 
 var allDescs = []*prometheus.Desc{
 	decisionsDesc, holdDesc, inUseDesc, limitDesc, waitingDesc, abandonedDesc,
-	questionsDesc, replayedDesc, webhookDesc, limitedDesc,
+	questionsDesc, verifyDesc, replayedDesc, webhookDesc, limitedDesc,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -60,6 +61,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		collectIngress(ch, pool.name, &s, pool.state.Ingress.Snapshot())
 		id := pool.state.Identity.Snapshot()
 		collectQuestions(ch, pool.name, id)
+		collectVerify(ch, pool.name, pool.state.Verified())
 		count(ch, replayedDesc, float64(id.ChallengesReplayed), pool.name)
 	}
 }
@@ -124,6 +126,13 @@ func collectQuestions(ch chan<- prometheus.Metric, pool string, s identity.Snaps
 	count(ch, questionsDesc, float64(s.Questions.Unknown), pool, "unknown")
 	count(ch, questionsDesc, float64(s.Questions.Refused), pool, "refused")
 	count(ch, questionsDesc, float64(s.Questions.Accepted), pool, "accepted")
+}
+
+func collectVerify(ch chan<- prometheus.Metric, pool string, v gate.VerifySnapshot) {
+	count(ch, verifyDesc, float64(v.Genuine), pool, "genuine")
+	count(ch, verifyDesc, float64(v.Stranger), pool, "stranger")
+	count(ch, verifyDesc, float64(v.Unknown), pool, "unknown")
+	count(ch, verifyDesc, float64(v.NoPlace), pool, "no_place")
 }
 
 func count(ch chan<- prometheus.Metric, d *prometheus.Desc, n float64, labels ...string) {

@@ -28,7 +28,7 @@ func labelValues() map[string][]string {
 	}
 	return map[string][]string{
 		"class": classes, "route_class": classes, "outcome": append(outcomes, hooks...),
-		"answer": {"unknown", "refused", "accepted"},
+		"answer": {"unknown", "refused", "accepted", "genuine", "stranger", "no_place"},
 	}
 }
 
@@ -104,7 +104,7 @@ func allNames() []string {
 	var names []string
 	for _, name := range []string{
 		"abandoned", "challenge_replayed_total", "decisions_total", "in_use", "limit", "permit_hold_seconds",
-		"public_request_limited_total", "questions_total", "waiting", "webhook_admission_total",
+		"public_request_limited_total", "questions_total", "verify_total", "waiting", "webhook_admission_total",
 	} {
 		names = append(names, "caddy_admission_"+name)
 	}

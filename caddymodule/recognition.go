@@ -197,6 +197,7 @@ func (d *definition) recognise(o *gate.Options) {
 		Certificates: p.TrustCertificates,
 		Trusted:      prefixes(p.TrustedNetworks),
 		Shared:       prefixes(p.SharedNetworks),
+		SharedMax:    p.SharedMax,
 		VerifyOff:    p.VerifyOff,
 		Cookie:       p.SessionCookie,
 		KeepHeaders:  p.KeepIdentityHeaders,

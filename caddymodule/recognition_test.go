@@ -68,6 +68,15 @@ func TestForgeThroughCaddy(t *testing.T) {
 			t.Errorf("%s: %d %q, want %d", name, resp.StatusCode, body, c.want)
 		}
 	}
+	// Both cookies were asked about, and both places to look say so.
+	if v := pool(t, "forge-web").Verify; v.Genuine != 1 || v.Stranger != 1 || v.Known != 1 {
+		t.Errorf("state: %+v", v)
+	}
+	for answer, want := range map[string]float64{"genuine": 1, "stranger": 1, "unknown": 0, "no_place": 0} {
+		if n := value(gather(t), "verify_total", map[string]string{"pool": "forge-web", "answer": answer}); n != want {
+			t.Errorf("verify_total %s: %v, want %v", answer, n, want)
+		}
+	}
 }
 
 // Named matchers, paths and exemptions through a Caddyfile; a class that only

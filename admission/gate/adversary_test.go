@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/caddy-admission/gateway/admission"
 	"github.com/caddy-admission/gateway/admission/classify"
@@ -21,9 +22,11 @@ import (
 
 // lax is a server as Apache is with git-http-backend: whatever credential is
 // accepted where reading is open; pushing and /priv need the secret TOKEN, or a
-// genuine cookie. It counts what is inside at once.
+// genuine cookie. It counts what is inside at once, and holds made-up
+// credentials until hold is closed.
 type lax struct {
 	now, peak, bare atomic.Int64
+	hold            chan struct{}
 }
 
 func (l *lax) serve(w http.ResponseWriter, r *http.Request) error {
@@ -35,11 +38,9 @@ func (l *lax) serve(w http.ResponseWriter, r *http.Request) error {
 		l.bare.Add(1)
 	}
 	_, _ = io.Copy(io.Discard, r.Body)
-	user, secret, _ := r.BasicAuth()
-	for _, scheme := range []string{"Bearer ", "bearer ", "token "} {
-		if t, ok := strings.CutPrefix(r.Header.Get("Authorization"), scheme); ok {
-			secret = t
-		}
+	user, secret := sloppy(r.Header.Get("Authorization"))
+	if l.hold != nil && strings.HasPrefix(secret, "random-") {
+		<-l.hold
 	}
 	c, _ := r.Cookie("session")
 	genuine := secret == "TOKEN" || user == "TOKEN" || c != nil && c.Value == "genuine"
@@ -52,6 +53,18 @@ func (l *lax) serve(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/x-"+service+"-advertisement")
 	_, _ = io.WriteString(w, pkt("# service="+service+"\n")+"0000"+pkt("version 2\n")+"0000")
 	return nil
+}
+
+// sloppy reads a credential as the laxest servers do, of whatever scheme.
+func sloppy(line string) (user, secret string) {
+	scheme, text, _ := strings.Cut(line, " ")
+	text, _, _ = strings.Cut(strings.TrimSpace(text), ",")
+	if !strings.EqualFold(scheme, "basic") {
+		return "", text
+	}
+	plain, _ := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
+	user, secret, _ = strings.Cut(string(plain), ":")
+	return user, secret
 }
 
 // attack is a gate that is called without a network in between.
@@ -100,8 +113,11 @@ func basic(user, secret string) string {
 // proven, no reserved place is taken, the upstream never serves more of them at
 // once than candidate has places, it is asked one question, and a genuine
 // newcomer is proven meanwhile.
-func TestThirtyThousandRandomCredentials(t *testing.T) {
+func TestThirtyThousandRandomCredentials(t *testing.T) { synctest.Test(t, thirtyThousand) }
+
+func thirtyThousand(t *testing.T) {
 	a := newAttack(t, admission.Config{}, Options{})
+	a.up.hold = make(chan struct{})
 	var wg sync.WaitGroup
 	var sent atomic.Int64
 	for range 64 {
@@ -112,6 +128,12 @@ func TestThirtyThousandRandomCredentials(t *testing.T) {
 			}
 		})
 	}
+	places := int64(a.state.Controller.Policy().Classes[admission.Candidate].Max)
+	synctest.Wait() // 64 are as far as they get
+	if n := a.up.now.Load(); n != places {
+		t.Errorf("%d of 64 are at the upstream, want %d", n, places)
+	}
+	close(a.up.hold)
 	for sent.Load() < 10_000 {
 		a.do(http.MethodGet, pushRefs, "203.0.113.5", basic("dev", "TOKEN"))
 	}
@@ -125,7 +147,7 @@ func TestThirtyThousandRandomCredentials(t *testing.T) {
 	if p := a.state.Identity.Snapshot().Proofs.Held; p != 1 {
 		t.Errorf("%d proofs, want the newcomer's", p)
 	}
-	if places := int64(a.state.Controller.Policy().Classes[admission.Candidate].Max); a.up.peak.Load() > places+1 {
+	if a.up.peak.Load() > places+1 {
 		t.Errorf("the upstream served %d at once, want %d and the newcomer", a.up.peak.Load(), places)
 	}
 	if n := a.up.bare.Load(); n > 2 { // one for each service
@@ -147,7 +169,7 @@ func TestOneTokenInManyCostumes(t *testing.T) {
 		t.Errorf("%d identities of one token", n)
 	}
 	// All costumes together hold what one credential may, from however many addresses of the network.
-	held := 0
+	var held []admission.Permit
 	for i, c := range costumes {
 		r := httptest.NewRequest(http.MethodPost, "/pub.git/git-receive-pack", nil)
 		r.RemoteAddr = fmt.Sprintf("203.0.113.%d:1", i%250+1)
@@ -155,19 +177,25 @@ func TestOneTokenInManyCostumes(t *testing.T) {
 		s := a.subject(r, classify.Result{Kind: classify.PushRPC, Repository: "pub"})
 		p, ref := a.state.Controller.TryAdmit(a.request(r, s))
 		if ref == nil {
-			held++
-			defer p.End(admission.OutcomeCompleted)
+			held = append(held, p)
 		}
 	}
-	if limit := a.state.Controller.Policy().Classes[admission.Push].CallerMax[admission.ByCredential]; held != limit {
-		t.Errorf("%d pushes held, want %d", held, limit)
+	if limit := a.state.Controller.Policy().Classes[admission.Push].CallerMax[admission.ByCredential]; len(held) != limit {
+		t.Errorf("%d pushes held, want %d", len(held), limit)
 	}
-	// A costume that servers read in different ways is nobody's.
-	for _, c := range []string{"Basic  dTpUT0tFTg==", "Basic dTpUT0tFTg", "Basic dTpUT0tFTg==, x", "Basic dTpUT0tFTh==", "Bearer  TOKEN", "Foo TOKEN"} {
-		before := a.admitted(admission.Push)
-		a.do(http.MethodGet, pushRefs, "203.0.113.5", c)
-		if a.admitted(admission.Push) != before {
-			t.Errorf("%q is proven", c)
+	for _, p := range held {
+		p.End(admission.OutcomeCompleted)
+	}
+	// A costume that servers read in different ways is nobody's, even where the
+	// server takes it.
+	odd := []string{"Basic  dTpUT0tFTg==", "Basic dTpUT0tFTg", "Basic dTpUT0tFTg==, x", "Basic dTpUT0tFTh==", "Bearer  TOKEN", "Foo TOKEN"}
+	for i, c := range append(odd, basic("u", "TOKEN")) {
+		before, canonical := a.admitted(admission.Push), i == len(odd)
+		if w := a.do(http.MethodGet, pushRefs, "203.0.113.5", c); w.Code != http.StatusOK {
+			t.Errorf("the server does not take %q", c)
+		}
+		if proven := a.admitted(admission.Push) != before; proven != canonical {
+			t.Errorf("%q proven: %v", c, proven)
 		}
 	}
 }
@@ -270,35 +298,36 @@ func TestPathTricksProveNothing(t *testing.T) {
 	}
 }
 
-// A million addresses inside one /48: the table stays within its bound, they
-// share one group, and an honest newcomer gets its own place at once, beside a
-// table that is full of callers who may not be forgotten.
+// A million addresses inside one /48 are 65,536 callers of one group. The table
+// stays within its bound although none of them may be forgotten, and an honest
+// newcomer gets its place at once beside the full table.
 func TestKeyChurnInsideOneNetwork(t *testing.T) {
 	const bound = 2_000
-	a := newAttack(t, admission.Config{CallersMax: bound, WaitOff: true, Total: 4_000}, Options{})
+	budget := &admission.ClassConfig{CallerBucket: &admission.BucketConfig{Burst: 8, PerSecond: 0.001}}
+	a := newAttack(t, admission.Config{CallersMax: bound, WaitOff: true, Classes: map[string]*admission.ClassConfig{"anonymous": budget}}, Options{})
 	c := a.state.Controller
-	groups := map[admission.Key]bool{}
+	groups, callers := map[admission.Key]bool{}, map[admission.Key]bool{}
 	k := a.state.Keyer
 	q := &admission.Request{Class: admission.Anonymous}
-	var held []admission.Permit
+	admitted := 0
 	for i := range 1_000_000 {
 		ip := netip.AddrFrom16([16]byte{0x20, 0x01, 0x0d, 0xb8, 0, 1, byte(i >> 8), byte(i), byte(i >> 16), 15: byte(i)})
 		q.Group, q.Keys[admission.ByAddress] = k.Group(ip), k.AddrBits(ip, a.opts.IPv4Bits, a.opts.IPv6Bits)
-		groups[q.Group] = true
-		p, ref := c.TryAdmit(q)
-		switch {
-		case ref != nil:
-		case len(held) < bound:
-			held = append(held, p)
-		default:
+		groups[q.Group], callers[q.Keys[admission.ByAddress]] = true, true
+		if p, ref := c.TryAdmit(q); ref == nil {
+			admitted++
 			p.End(admission.OutcomeCompleted)
 		}
 	}
-	if len(groups) != 1 {
-		t.Errorf("%d groups, want one", len(groups))
+	if len(groups) != 1 || len(callers) != 1<<16 {
+		t.Errorf("%d groups and %d callers, want 1 and 65,536", len(groups), len(callers))
 	}
-	if got := c.Snapshot().Callers.Tracked; got > bound {
+	if got := c.Snapshot().Callers.Tracked; got != bound {
 		t.Errorf("%d callers tracked, bound %d", got, bound)
+	}
+	// Whom the table has no room for shares the budget of one.
+	if most := 8*bound + 8 + 16; admitted > most {
+		t.Errorf("%d admitted, want at most %d", admitted, most)
 	}
 	if w := a.do(http.MethodGet, pushRefs, "203.0.113.5", basic("dev", "TOKEN")); w.Code != http.StatusOK {
 		t.Errorf("an honest newcomer got %d", w.Code)
@@ -306,21 +335,24 @@ func TestKeyChurnInsideOneNetwork(t *testing.T) {
 	if w := a.do(http.MethodGet, pushRefs, "203.0.113.5", basic("dev", "TOKEN")); w.Code != http.StatusOK || a.admitted(admission.Push) != 1 {
 		t.Errorf("proven, it got %d", w.Code)
 	}
-	for _, p := range held {
-		p.End(admission.OutcomeCompleted)
-	}
 }
 
 // 10,000 strangers with cookies of their own beside git's sign-ins: pages cost
 // the upstream no more at once than web and candidate have places.
-func TestCrawlersWithCookies(t *testing.T) {
+func TestCrawlersWithCookies(t *testing.T) { synctest.Test(t, crawlersWithCookies) }
+
+func crawlersWithCookies(t *testing.T) {
 	f := newFakeForge()
-	a := newAttack(t, admission.Config{WaitOff: true}, Options{Profile: classify.Gitea})
+	a := newAttack(t, admission.Config{}, Options{Profile: classify.Gitea})
 	var inside, peak atomic.Int64
+	hold := make(chan struct{})
 	next := func(w http.ResponseWriter, r *http.Request) error {
 		n := inside.Add(1)
 		defer inside.Add(-1)
 		for p := peak.Load(); n > p && !peak.CompareAndSwap(p, n); p = peak.Load() {
+		}
+		if r.Header.Get("Cookie") != "" {
+			<-hold
 		}
 		switch r.URL.Path {
 		case "/user/settings":
@@ -342,9 +374,15 @@ func TestCrawlersWithCookies(t *testing.T) {
 			}
 		})
 	}
-	wg.Wait()
 	p := a.state.Controller.Policy()
-	if places := int64(p.Classes[admission.Web].Max + p.Classes[admission.Candidate].Max); peak.Load() > places {
+	places := int64(p.Classes[admission.Web].Max + p.Classes[admission.Candidate].Max)
+	synctest.Wait() // 64 are as far as they get
+	if n := inside.Load(); n != places {
+		t.Errorf("%d of 64 are at the forge, want %d", n, places)
+	}
+	close(hold)
+	wg.Wait()
+	if peak.Load() > places {
 		t.Errorf("the forge served %d at once, want at most %d", peak.Load(), places)
 	}
 	if v := a.state.Verified(); v.Genuine != 0 || v.Known > strangersMax {

@@ -34,8 +34,7 @@ type subject struct {
 	account admission.Key
 	session identity.Credential // of a page's visitor, once proven
 
-	shared bool // the address stands for many callers
-	ruled  bool // the operator's rule chose the class
+	ruled bool // the operator's rule chose the class
 }
 
 // classifyFacts reads what the classifier needs. The target is the one next
@@ -103,7 +102,6 @@ func (g *Gate) subject(r *http.Request, res classify.Result) *subject {
 		if s.caller == 0 {
 			s.caller = g.state.Keyer.String(noCaller)
 		}
-		s.shared = within(g.opts.People.Shared, s.addr)
 	}
 	g.vouch(r, s, isCaller)
 	s.cred = g.state.Identity.Parse(r.Header)
@@ -150,7 +148,7 @@ func (g *Gate) repositoryKey(s *subject) admission.Key {
 // request is the engine's view of the subject.
 func (g *Gate) request(r *http.Request, s *subject) *admission.Request {
 	q := &admission.Request{Class: s.class, Now: s.now, Group: s.group, Proven: s.proven(), Continuation: s.resume}
-	q.Keys[admission.ByAddress] = s.caller
+	g.setCaller(q, s.addr, s.caller)
 	if q.Proven {
 		q.Keys[admission.ByCredential] = g.userKey(s)
 	} else if s.class == admission.LFS {
@@ -166,9 +164,6 @@ func (g *Gate) request(r *http.Request, s *subject) *admission.Request {
 		if v := g.opts.Placeholder(r, name); v != "" {
 			q.Keys[int(admission.ByCustom0)+i] = g.customKey(v)
 		}
-	}
-	if s.shared {
-		q.Keys[admission.ByCustom3], q.Keys[admission.ByAddress] = s.caller, 0
 	}
 	if (s.class == admission.Candidate || s.class == admission.Discovery) && !q.Continuation {
 		q.Continuation = g.preferred(s)

@@ -16,7 +16,7 @@ var errDisplaced = errors.New("permit given to a known sender")
 // hookClaim is what the decision about one delivery needs to know.
 type hookClaim struct {
 	now    time.Time
-	caller admission.Key // 0: not a caller
+	keys   [admission.NumScopes]admission.Key // of the caller; empty: not a caller
 	group  admission.Key
 	known  bool  // listed as a sender; learned ones are found by group
 	listed bool  // the configuration lists senders at all
@@ -73,7 +73,7 @@ func (s *IngressState) admitHookLocked(q *hookClaim, cut func(error)) (hold, dis
 	hold = &hookHold{cut: cut, start: q.now, reading: true, known: q.known || s.senders.has(q.group, q.now)}
 	strict := !hold.known && (q.listed || s.senders.any(q.now))
 	req := admission.Request{Class: admission.Webhook, Now: q.now, Group: q.group, Proven: hold.known, Bytes: q.charge}
-	req.Keys[admission.ByAddress] = q.caller
+	req.Keys = q.keys
 	if strict {
 		req.Bytes = min(req.Bytes, max(1, p.Bytes.Burst/4))
 		if !p.Bytes.On() {

@@ -12,8 +12,8 @@ import (
 // served least recently goes first, by caller, then by caller group, so that a
 // flood from many addresses delays an honest newcomer by one token and not by
 // the whole flood, and fresh addresses of one network stand behind another's;
-// a caller's second waiter stands behind every caller's first. A full lane
-// drops the waiter that would be served last.
+// a caller's second waiter stands behind every caller's first. An address that
+// stands for n callers has n firsts and n turns. A full lane drops the waiter that would be served last.
 //
 // Guarded by IngressState.mu. When the end of a waiter's context and its turn
 // meet, the end wins and the token is not taken.
@@ -27,11 +27,17 @@ type startLane struct {
 }
 
 type startWaiter struct {
+	startClaim
+	seq     uint64
+	place   uint64        // waiters of the same caller before it
+	wake    chan struct{} // closed to make the waiter look again
+	dropped bool
+}
+
+// startClaim is who asks for a login.
+type startClaim struct {
 	group, caller admission.Key
-	seq           uint64
-	place         uint64        // waiters of the same caller before it
-	wake          chan struct{} // closed to make the waiter look again
-	dropped       bool
+	callers       uint64 // how many the caller's address stands for, at least 1
 }
 
 // laneMax bounds the lane whatever the class's wait size: every turn looks at
@@ -44,8 +50,13 @@ const servedMax = 4096
 // servedTable remembers when somebody was served; the oldest turn is
 // forgotten first, which ranks its owner as if never served.
 type servedTable struct {
-	at    map[admission.Key]uint64 // turn of the last service, from 1
-	order []servedTurn             // oldest first
+	at    map[admission.Key]lastTurn
+	order []servedTurn // oldest first
+}
+
+type lastTurn struct {
+	turn  uint64 // of the last service that counted, from 1
+	since uint64 // services since then, fewer than the owner has in one turn
 }
 
 type servedTurn struct {
@@ -53,16 +64,24 @@ type servedTurn struct {
 	turn uint64
 }
 
-func (t *servedTable) served(k admission.Key, turn uint64) {
+// served counts a service of k, which has n of them in a turn.
+func (t *servedTable) served(k admission.Key, turn, n uint64) {
 	if t.at == nil {
-		t.at = map[admission.Key]uint64{}
+		t.at = map[admission.Key]lastTurn{}
 	}
-	t.at[k] = turn
-	t.order = append(t.order, servedTurn{k, turn})
+	last, again := t.at[k]
+	if last.since++; last.since >= n {
+		last = lastTurn{turn: turn}
+	} else if again {
+		t.at[k] = last
+		return
+	}
+	t.at[k] = last
+	t.order = append(t.order, servedTurn{k, last.turn})
 	if len(t.order) <= servedMax {
 		return
 	}
-	if old := t.order[0]; t.at[old.who] == old.turn {
+	if old := t.order[0]; t.at[old.who].turn == old.turn {
 		delete(t.at, old.who)
 	}
 	t.order = t.order[1:]
@@ -71,7 +90,7 @@ func (t *servedTable) served(k admission.Key, turn uint64) {
 // acquireStart takes one token of the login-start budget, waiting as long and
 // among as many as the class allows. It returns the reason of a refusal and
 // when to come back.
-func (s *IngressState) acquireStart(ctx context.Context, p *admission.ClassPolicy, group, caller admission.Key) (admission.Reason, time.Duration) {
+func (s *IngressState) acquireStart(ctx context.Context, p *admission.ClassPolicy, who startClaim) (admission.Reason, time.Duration) {
 	now := clock()
 	s.mu.Lock()
 	l := &s.login.starts
@@ -81,7 +100,7 @@ func (s *IngressState) acquireStart(ctx context.Context, p *admission.ClassPolic
 		return admission.ReasonNone, 0
 	}
 	l.seq++
-	me := &startWaiter{group: group, caller: caller, seq: l.seq, wake: make(chan struct{})}
+	me := &startWaiter{startClaim: who, seq: l.seq, wake: make(chan struct{})}
 	l.addLocked(me)
 	if len(l.waiting) > min(max(p.WaitSize, 1), laneMax) {
 		l.dropLocked(l.worstLocked())
@@ -138,8 +157,8 @@ func (s *IngressState) tryStart(me *startWaiter, ctx context.Context, once bool)
 	case first && wait == 0:
 		l.bucket.Take(now, 1)
 		l.turn++
-		l.groups.served(me.group, l.turn)
-		l.callers.served(me.caller, l.turn)
+		l.groups.served(me.group, l.turn, 1)
+		l.callers.served(me.caller, l.turn, me.callers)
 		l.removeLocked(me)
 		return admission.ReasonNone, 0, nil
 	case once:
@@ -201,7 +220,7 @@ func (l *startLane) addLocked(w *startWaiter) {
 
 // rankLocked orders waiters: lower goes first.
 func (l *startLane) rankLocked(w *startWaiter) [4]uint64 {
-	return [4]uint64{w.place, l.callers.at[w.caller], l.groups.at[w.group], w.seq}
+	return [4]uint64{w.place / w.callers, l.callers.at[w.caller].turn, l.groups.at[w.group].turn, w.seq}
 }
 
 func less(a, b [4]uint64) bool {

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync/atomic"
@@ -120,15 +121,15 @@ func isCallback(r *http.Request) bool {
 
 func (g *Gate) serveStart(w http.ResponseWriter, r *http.Request, next Next) error {
 	st, p := g.state.Ingress, &g.state.Controller.Policy().Classes[admission.LoginStart]
-	group, caller := g.callerKeys(r)
-	reason, retry := st.acquireStart(r.Context(), p, group, caller)
+	addr, group, caller := g.callerKeys(r)
+	reason, retry := st.acquireStart(r.Context(), p, startClaim{group, caller, g.callersAt(addr)})
 	if reason != admission.ReasonNone {
 		g.state.Controller.CountRefusal(admission.LoginStart, reason)
 		g.refuseLogin(w, r, admission.LoginStart, reason, retry)
 		return nil
 	}
 	req := &admission.Request{Class: admission.LoginStart, Group: group, Continuation: true}
-	req.Keys[admission.ByAddress] = caller
+	g.setCaller(req, addr, caller)
 	permit, ref := g.state.Controller.Admit(r.Context(), req)
 	if ref != nil && !ref.Would {
 		st.giveBackStart()
@@ -152,9 +153,9 @@ func (g *Gate) serveCallback(w http.ResponseWriter, r *http.Request, next Next) 
 		g.refuseLogin(w, r, admission.LoginCallback, reason, retry)
 		return nil
 	}
-	group, caller := g.callerKeys(r)
+	addr, group, caller := g.callerKeys(r)
 	req := &admission.Request{Class: admission.LoginCallback, Group: group, Continuation: true}
-	req.Keys[admission.ByAddress] = caller
+	g.setCaller(req, addr, caller)
 	permit, ref := g.state.Controller.Admit(r.Context(), req)
 	refused := ref != nil && !ref.Would
 	defer func() { st.endCallback(t, refused, clock()) }()
@@ -165,11 +166,11 @@ func (g *Gate) serveCallback(w http.ResponseWriter, r *http.Request, next Next) 
 	return g.runLogin(w, r, next, admission.LoginCallback, permit)
 }
 
-// callerKeys are the group and the caller of r. A proxy that may not name its
+// callerKeys are the address, the group and the caller of r. A proxy that may not name its
 // clients is a caller here: logins are limited behind it too.
-func (g *Gate) callerKeys(r *http.Request) (group, caller admission.Key) {
-	addr, _ := g.opts.ClientIP(r)
-	return g.state.Keyer.Group(addr), g.state.Keyer.AddrBits(addr, g.opts.IPv4Bits, g.opts.IPv6Bits)
+func (g *Gate) callerKeys(r *http.Request) (addr netip.Addr, group, caller admission.Key) {
+	addr, _ = g.opts.ClientIP(r)
+	return addr, g.state.Keyer.Group(addr), g.state.Keyer.AddrBits(addr, g.opts.IPv4Bits, g.opts.IPv6Bits)
 }
 
 // callbackState is the digest of the callback's state, 0 when there is none.

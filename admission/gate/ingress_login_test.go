@@ -227,16 +227,16 @@ func TestStartLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newIngressState(nil)
 		p := &admission.ClassPolicy{WaitSize: 4, WaitMax: time.Minute, Bucket: admission.BucketPolicy{Burst: 1, PerSecond: 1}}
-		if r, _ := st.acquireStart(context.Background(), p, 1, 1); r != admission.ReasonNone {
+		if r, _ := st.acquireStart(context.Background(), p, startClaim{1, 1, 1}); r != admission.ReasonNone {
 			t.Fatal(r)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		if r, _ := st.acquireStart(ctx, p, 1, 1); r != admission.ReasonGone {
+		if r, _ := st.acquireStart(ctx, p, startClaim{1, 1, 1}); r != admission.ReasonGone {
 			t.Errorf("%s, want gone", r)
 		}
 		start := time.Now()
-		if r, _ := st.acquireStart(context.Background(), p, 2, 2); r != admission.ReasonNone || time.Since(start) > time.Second {
+		if r, _ := st.acquireStart(context.Background(), p, startClaim{2, 2, 1}); r != admission.ReasonNone || time.Since(start) > time.Second {
 			t.Errorf("%s after %v", r, time.Since(start))
 		}
 	})
@@ -250,7 +250,7 @@ func TestStartLaneOrder(t *testing.T) {
 		var order []string
 		arrive := func(name string, group, caller admission.Key) {
 			go func() {
-				r, _ := st.acquireStart(context.Background(), p, group, caller)
+				r, _ := st.acquireStart(context.Background(), p, startClaim{group, caller, 1})
 				if r != admission.ReasonNone {
 					name += ":" + r.String()
 				}

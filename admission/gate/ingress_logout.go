@@ -192,7 +192,7 @@ func (x *logoutExchange) admit() (admission.Permit, bool) {
 		}
 	}
 	req := &admission.Request{Class: admission.Logout, Now: clock(), Group: x.group}
-	req.Keys[admission.ByAddress] = x.g.state.Keyer.AddrBits(x.addr, x.g.opts.IPv4Bits, x.g.opts.IPv6Bits)
+	x.g.setCaller(req, x.addr, x.g.state.Keyer.AddrBits(x.addr, x.g.opts.IPv4Bits, x.g.opts.IPv6Bits))
 	permit, ref := c.Admit(x.ctx, req)
 	if ref == nil || ref.Would {
 		return permit, true

@@ -93,7 +93,9 @@ func (x *hookExchange) admit() bool {
 		listed: len(g.ingress.senders)+len(x.h.Senders) > 0,
 	}
 	if isCaller {
-		q.caller = g.state.Keyer.AddrBits(addr, g.opts.IPv4Bits, g.opts.IPv6Bits)
+		var who admission.Request
+		g.setCaller(&who, addr, g.state.Keyer.AddrBits(addr, g.opts.IPv4Bits, g.opts.IPv6Bits))
+		q.keys = who.Keys
 	}
 	hold, ref := x.st.admitHook(q, x.dog.cutWith)
 	if ref != nil {

@@ -24,6 +24,9 @@ type People struct {
 	// Shared are networks in which one address stands for many callers. Their
 	// addresses are capped by Keys[ByCustom3] in place of Keys[ByAddress].
 	Shared []netip.Prefix
+	// SharedMax is how many callers one such address stands for; the policy's
+	// caps of ByCustom3 follow from it. At least 1 beside Shared.
+	SharedMax int
 
 	// VerifyOff never asks the forge who a credential or session belongs to.
 	VerifyOff bool
@@ -70,6 +73,24 @@ func within(networks []netip.Prefix, addr netip.Addr) bool {
 		}
 	}
 	return false
+}
+
+// setCaller puts the caller at addr into q: under the scope of an address of its
+// own, or of one that many callers share.
+func (g *Gate) setCaller(q *admission.Request, addr netip.Addr, caller admission.Key) {
+	scope := admission.ByAddress
+	if within(g.opts.People.Shared, addr) {
+		scope = admission.ByCustom3
+	}
+	q.Keys[scope] = caller
+}
+
+// callersAt is how many callers addr stands for.
+func (g *Gate) callersAt(addr netip.Addr) uint64 {
+	if within(g.opts.People.Shared, addr) {
+		return uint64(max(1, g.opts.People.SharedMax))
+	}
+	return 1
 }
 
 // userKey is whose permits count together under Keys[ByCredential]: the user

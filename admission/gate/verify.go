@@ -126,12 +126,12 @@ func (v *verifier) putLocked(k verifyKey, until time.Time) {
 
 // VerifySnapshot counts what the forge was asked.
 type VerifySnapshot struct {
-	Genuine   uint64 `json:"genuine"`
-	Strangers uint64 `json:"strangers"`
-	Unknown   uint64 `json:"unknown"`
-	NoPlace   uint64 `json:"no_place"` // not asked: candidate was full
-	Known     int    `json:"known_strangers"`
-	KnownMax  int    `json:"known_strangers_max"`
+	Genuine  uint64
+	Stranger uint64
+	Unknown  uint64
+	NoPlace  uint64 // not asked: candidate was full
+	Known    int    // strangers that are not asked about again yet
+	KnownMax int
 }
 
 // Verified returns the counters of verifying since the process began.
@@ -140,7 +140,7 @@ func (s *State) Verified() VerifySnapshot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return VerifySnapshot{
-		Genuine: v.asked[verdictGenuine], Strangers: v.asked[verdictStranger], Unknown: v.asked[verdictUnknown],
+		Genuine: v.asked[verdictGenuine], Stranger: v.asked[verdictStranger], Unknown: v.asked[verdictUnknown],
 		NoPlace: v.noPlace, Known: len(v.strangers), KnownMax: strangersMax,
 	}
 }

@@ -28,6 +28,7 @@ type Pool struct {
 	// Identity counts what the gateway knows about credentials and
 	// repositories; it holds nothing that names one.
 	Identity identity.Snapshot `json:"identity"`
+	Verify   Verify            `json:"verify"`
 	Ingress  Ingress           `json:"ingress"`
 	// Shares is the counted inventory of permits, one line per class and one
 	// for the sums.
@@ -86,6 +87,19 @@ type Callers struct {
 	Tracked int `json:"tracked"`
 	Max     int `json:"max"`
 	Bytes   int `json:"bytes"`
+}
+
+// Verify counts what a forge was asked about whom a credential or a session
+// belongs to, since the pool was made. Nothing in it names one.
+type Verify struct {
+	Genuine  uint64 `json:"genuine"`  // the forge named a user
+	Stranger uint64 `json:"stranger"` // the forge refused
+	Unknown  uint64 `json:"unknown"`  // no usable answer
+	NoPlace  uint64 `json:"no_place"` // not asked: class candidate was full
+	// Known is how many refused ones are remembered and not asked about
+	// again.
+	Known    int `json:"known_strangers"`
+	KnownMax int `json:"known_strangers_max"`
 }
 
 // Ingress counts webhooks, logouts and logins since the pool was made. The
