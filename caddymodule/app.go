@@ -39,7 +39,9 @@ type App struct {
 	layoutOnce sync.Once
 	found      *layout
 	started    bool
-	groups     *groupKeeper // from Start to Stop
+	inForce    chan struct{} // closed when Start has done its work
+	before     *zap.Logger   // what told of the spools before this configuration
+	groups     *groupKeeper  // from Start to Stop
 
 	mu       sync.Mutex // protects what follows; no other lock is taken inside
 	defs     map[string]*definition
@@ -59,6 +61,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.load = newLoadNotes(a.logger)
 	a.events = newRefusalLog(a.logger)
 	a.defs = map[string]*definition{}
+	a.inForce = make(chan struct{})
 	if err := registerMetrics(ctx.GetMetricsRegistry()); err != nil {
 		return err
 	}
@@ -108,11 +111,24 @@ func (a *App) define(name string, pool *Pool) error {
 		}
 		return nil
 	}
+	if other, taken := a.keepsIn(def); taken {
+		return fmt.Errorf("admission %s: spool: found %q, where pool %s keeps; allowed: a directory of its own for each pool", name, pool.Spool.Path, other)
+	}
 	a.defs[name] = def
 	for _, w := range def.warnings {
 		a.logger.Warn(w.Error(), zap.String("pool", name))
 	}
 	return nil
+}
+
+// keepsIn finds the pool of this configuration that has def's spool directory.
+func (a *App) keepsIn(def *definition) (pool string, found bool) {
+	for name, other := range a.defs {
+		if def.spool != nil && other.spool != nil && other.spool.config.Dir == def.spool.config.Dir {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // loadInto reads what the definition needs beside the configuration.
@@ -125,6 +141,9 @@ func (a *App) loadInto(def *definition, name string) error {
 		return fmt.Errorf("admission %s: %w", name, err)
 	}
 	def.ingress = ingress
+	if def.spool, err = def.pool.loadSpool(ingress); err != nil {
+		return fmt.Errorf("admission %s: %w", name, err)
+	}
 	if def.rules, err = a.loadRules(def.pool); err != nil {
 		return fmt.Errorf("admission %s: %w", name, err)
 	}
@@ -168,6 +187,9 @@ func (a *App) Start() error {
 			return fmt.Errorf("admission %s: %w", h.Name, err)
 		}
 	}
+	if err := a.startSpools(); err != nil {
+		return err
+	}
 	policies := map[string]*admission.Policy{}
 	a.groups = newGroupKeeper(a.logger)
 	for _, name := range a.names() {
@@ -176,12 +198,29 @@ func (a *App) Start() error {
 	}
 	process.start(a.gen, policies)
 	a.started = true
+	close(a.inForce)
 	a.groups.start()
 	a.warnLayout()
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
 		for _, line := range policies[name].Shares().Lines() {
 			a.logger.Info(line, zap.String("pool", name))
 		}
+	}
+	return nil
+}
+
+// startSpools opens what the pools keep deliveries in.
+func (a *App) startSpools() error {
+	plans := map[string]*spoolPlan{}
+	for _, name := range a.names() {
+		if plan := a.definition(name).spool; plan != nil {
+			plans[name] = plan
+		}
+	}
+	a.before = spoolEvents.logger.Swap(a.logger)
+	if err := keepers.start(a.gen, plans); err != nil {
+		spoolEvents.logger.CompareAndSwap(a.logger, a.before)
+		return fmt.Errorf("admission: %w", err)
 	}
 	return nil
 }
@@ -201,6 +240,8 @@ func (a *App) names() []string {
 // Stop gives the limits back to the newest generation that is still running.
 func (a *App) Stop() error {
 	process.stop(a.gen)
+	keepers.stop(a.gen)
+	spoolEvents.logger.CompareAndSwap(a.logger, a.before)
 	if a.groups != nil {
 		a.groups.stop()
 		a.groups = nil
@@ -218,6 +259,7 @@ func (a *App) Cleanup() error {
 		return nil
 	}
 	process.release(a.gen)
+	keepers.release(a.gen)
 	if cause := context.Cause(a.ctx); !a.started && cause != nil && !strings.Contains(cause.Error(), "error") {
 		a.warnLayout() // "caddy validate" starts nothing, yet its user wants to know
 	}

@@ -72,7 +72,38 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 	if err := joinMistakes(r.mistakes); err != nil {
 		return nil, err
 	}
+	if err := keepOnce(h, handler, r.where["spool"]); err != nil {
+		return nil, err
+	}
 	return handler, defineOnce(h, handler, r.where[""])
+}
+
+// spoolKey is where the spools of one Caddyfile meet.
+const spoolKey = "admission.spools"
+
+// keepOnce refuses a spool directory that another name has.
+func keepOnce(h httpcaddyfile.Helper, handler *Handler, at position) error {
+	if handler.Pool.Spool == nil {
+		return nil
+	}
+	dirs, _ := h.State[spoolKey].(map[string]keptAt)
+	if dirs == nil {
+		dirs = map[string]keptAt{}
+		h.State[spoolKey] = dirs
+	}
+	dir := handler.Pool.Spool.config().Dir
+	first, ok := dirs[dir]
+	if ok && first.name != handler.Name {
+		return fmt.Errorf("%s: spool: found %q, which admission %s has at %s; allowed: a directory of its own for each name", at, dir, first.name, first.at)
+	}
+	dirs[dir] = keptAt{handler.Name, at}
+	return nil
+}
+
+// keptAt is the first name that has a spool directory.
+type keptAt struct {
+	name string
+	at   position
 }
 
 // defineOnce refuses a second, different block for a name. The same block

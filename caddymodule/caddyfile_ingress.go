@@ -26,7 +26,7 @@ import (
 //	    bucket      <burst> <n>/s
 //	    bytes       <size> <size>/s
 //	    keep        off|overflow|always
-//	    deliver     <URL>
+//	    deliver     <URL> [{ … }]
 //	}
 //	logout <path>[?<name>=<value>] {
 //	    issuer <URL> {
@@ -38,10 +38,9 @@ import (
 //	}
 //	login_start    <path…>
 //	login_callback <path…>
-//	spool <directory> {
-//	    max_bytes <size>
-//	    max_age   <duration>
-//	}
+//	spool <directory> [{ … }]
+//
+// caddyfile_spool.go has the blocks of deliver and spool.
 func ingressWords(p *Pool) map[string]word {
 	return map[string]word{
 		"webhooks":       {read: func(l *line) { l.webhooks(p) }},
@@ -111,7 +110,7 @@ func (l *line) webhook(p *Pool) {
 		"bucket":      {read: func(l *line) { l.bucket(&h.Bucket, false) }},
 		"bytes":       {read: func(l *line) { l.bucket(&h.Bytes, true) }},
 		"keep":        {read: func(l *line) { l.one(&h.Keep, "off, overflow or always") }},
-		"deliver":     {read: func(l *line) { l.one(&h.Deliver, "one http or https URL") }},
+		"deliver":     {read: func(l *line) { l.deliver(h) }},
 	})
 }
 
@@ -139,19 +138,6 @@ func (l *line) issuer(out *Logout) {
 	l.block(l.path, map[string]word{
 		"jwks":    {read: func(l *line) { l.one(&is.JWKS, "one http or https URL") }},
 		"clients": {read: func(l *line) { l.list(&is.Clients, "one or more audiences") }},
-	})
-}
-
-func (l *line) spool(p *Pool) {
-	s := &Spool{}
-	p.Spool = s
-	if !l.want(1, 1, "one directory") {
-		return
-	}
-	s.Path = l.args[0]
-	l.block(l.path, map[string]word{
-		"max_bytes": {read: func(l *line) { l.size(&s.MaxBytes) }},
-		"max_age":   {read: func(l *line) { l.span(&s.MaxAge) }},
 	})
 }
 

@@ -72,6 +72,7 @@ type definition struct {
 	profile  classify.Profile
 	refuse   [admission.NumClasses]int
 	ingress  *gate.IngressConfig // set by load
+	spool    *spoolPlan          // set by load; nil: nothing is kept
 	rules    []loadedRule        // set by load
 	warnings []admission.Problem
 }
@@ -176,7 +177,6 @@ func (p *Pool) checkCustom() (problems []admission.Problem) {
 const notAvailable = "nothing: this setting is not available in this version"
 
 func (p *Pool) checkUnavailable() (problems []admission.Problem) {
-	problems = append(problems, p.unavailableIngress()...)
 	for _, name := range slices.Sorted(maps.Keys(p.Clones)) {
 		problems = append(problems, problemf("class "+name+" clones", notAvailable, "%d", p.Clones[name]))
 	}

@@ -39,7 +39,7 @@ func TestDocumented(t *testing.T) {
 	for _, setting := range []string{
 		"total", "wait on", "caller <", "forge", "class", "allow_starvation", "upstream_workers", "callers_max", "refuse_status",
 		"dry_run", "log_callers", "reserve", "max", "caller_max", "repo_max", "deadline", "bucket", "bytes", "caller_bucket",
-		"webhooks", "webhook <path>", "logout <path>", "login_start", "login_callback", "senders", "issuer", "forged",
+		"webhooks", "webhook <path>", "logout <path>", "login_start", "login_callback", "senders", "issuer", "forged", "spool <", "deliver <", "keep off",
 	} {
 		missing("caddyfile.md", reference, setting)
 	}
@@ -54,11 +54,11 @@ func TestWordsDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newReader(caddyfile.NewTestDispenser("admission {\n nonsense\n class push {\n nonsense\n }\n webhook /x {\n nonsense\n }\n logout /y {\n nonsense\n }\n}"))
+	r := newReader(caddyfile.NewTestDispenser("admission {\n nonsense\n class push {\n nonsense\n }\n webhook /x {\n nonsense\n deliver http://x {\n nonsense\n }\n }\n spool /s {\n nonsense\n }\n logout /y {\n nonsense\n }\n}"))
 	r.d.Next()
 	r.pool()
-	if len(r.mistakes) != 4 {
-		t.Fatalf("%d mistakes, want 4: %v", len(r.mistakes), r.mistakes)
+	if len(r.mistakes) != 6 {
+		t.Fatalf("%d mistakes, want 6: %v", len(r.mistakes), r.mistakes)
 	}
 	for _, m := range r.mistakes {
 		for _, w := range strings.Split(strings.TrimPrefix(m.Allowed, "one of "), ", ") {

@@ -43,10 +43,14 @@ type Hook struct {
 	// Bucket and Bytes limit this hook beside the budget of all hooks.
 	Bucket *admission.BucketConfig `json:"bucket,omitempty"`
 	Bytes  *admission.BucketConfig `json:"bytes,omitempty"`
-	// Keep is off, overflow or always. Default: off.
+	// Keep says when deliveries are written to the spool: off, overflow or
+	// always. Default: overflow with Deliver, off without.
 	Keep string `json:"keep,omitempty"`
-	// Deliver is where the deliveries of a hook that keeps them go.
+	// Deliver is where verified deliveries go, by a client of the gateway's
+	// own. Default: to the handlers behind, which rules keeping out.
 	Deliver string `json:"deliver,omitempty"`
+	// DeliverOptions says how they are delivered. Only with Deliver.
+	DeliverOptions *DeliverOptions `json:"deliver_options,omitempty"`
 }
 
 // Logout is a path of back-channel logout.
@@ -71,15 +75,6 @@ type Issuer struct {
 	JWKS string `json:"jwks,omitempty"`
 	// Clients are the accepted audiences. Default: every audience.
 	Clients []string `json:"clients,omitempty"`
-}
-
-// Spool is where accepted deliveries are kept.
-type Spool struct {
-	Path string `json:"path"`
-	// MaxBytes bounds what is kept. Default: 2 GiB.
-	MaxBytes int64 `json:"max_bytes,omitempty"`
-	// MaxAge ends deliveries that could not be delivered. Default: 72h.
-	MaxAge admission.Duration `json:"max_age,omitempty"`
 }
 
 // webhookClass spreads the webhooks block over the engine's class.
@@ -132,6 +127,7 @@ func (p *Pool) checkIngress() (problems []admission.Problem) {
 	for _, path := range p.LoginCallback {
 		problems = append(problems, checkPath("login_callback", path, true)...)
 	}
+	problems = append(problems, p.checkSpool()...)
 	return append(problems, p.checkPathsOnce()...)
 }
 
@@ -139,18 +135,9 @@ func (h *Hook) check() (problems []admission.Problem) {
 	at := "webhook " + h.Path
 	problems = append(checkPath(at, h.Path, false), h.checkProfile(at)...)
 	problems = append(problems, checkNetworks(at+" senders", h.Senders)...)
-	problems = append(problems, checkURL(at+" deliver", h.Deliver)...)
+	problems = append(problems, h.checkKeep(at)...)
 	if h.MaxBody < 0 || h.MaxBody > webhook.MaxBodyForm {
 		problems = append(problems, problemf(at+" max_body", "a size up to 40MiB", "%d", h.MaxBody))
-	}
-	switch h.Keep {
-	case "", "off":
-	case "overflow", "always":
-		if h.Deliver == "" {
-			problems = append(problems, problemf(at+" keep", "keep off, or deliver <URL> beside it", "keep %s without deliver", h.Keep))
-		}
-	default:
-		problems = append(problems, problemf(at+" keep", "off, overflow or always", "%q", h.Keep))
 	}
 	return problems
 }
@@ -270,20 +257,4 @@ func checkURL(at, raw string) []admission.Problem {
 		return nil
 	}
 	return []admission.Problem{problemf(at, allowed, "%q", u.Scheme+":…")}
-}
-
-// unavailableIngress refuses what this version parses but does not do.
-func (p *Pool) unavailableIngress() (problems []admission.Problem) {
-	for _, h := range p.Hooks {
-		if h.Keep == "overflow" || h.Keep == "always" {
-			problems = append(problems, problemf("webhook "+h.Path+" keep", "keep off: keeping deliveries is not available in this version", "%q", h.Keep))
-		}
-		if h.Deliver != "" {
-			problems = append(problems, problemf("webhook "+h.Path+" deliver", notAvailable, "a URL"))
-		}
-	}
-	if p.Spool != nil {
-		problems = append(problems, problemf("spool", notAvailable, "%q", p.Spool.Path))
-	}
-	return problems
 }

@@ -175,7 +175,7 @@ func (h *Hook) fly(f *flight, p *parcel, r *receiver, c *HookConfig) {
 	res := r.post(ctx, p.message(c), c.Status)
 	h.s.mu.Lock()
 	defer h.s.unlockAndTell()
-	h.running--
+	h.endLocked()
 	f.res, f.over = res, true
 	h.s.stats.fresh[res.outcome]++
 	close(f.done)

@@ -217,7 +217,7 @@ func (c *HookConfig) Validate() error {
 		bad("fresh_wait, timeout and try_for must not be negative")
 	}
 	for code, v := range c.Status {
-		if !validStatusKey(code) || !v.valid() {
+		if !ValidStatus(code, v) {
 			bad("status %q %q: want a code or class like 404 or 5xx, and done, again or never", code, v)
 		}
 	}

@@ -45,16 +45,8 @@ type downState struct {
 // attempt that runs. It fails, changing nothing, when one of them is not
 // valid or its TLS files cannot be read.
 func (s *Spool) SetHooks(list []HookConfig) error {
-	var errs []error
-	receivers := make([]*receiver, len(list))
-	for i := range list {
-		err := list[i].Validate()
-		if err == nil {
-			receivers[i], err = newReceiver(&list[i])
-		}
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
+	receivers, err := newReceivers(list)
+	if err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -73,6 +65,59 @@ func (s *Spool) SetHooks(list []HookConfig) error {
 		}
 	}
 	return nil
+}
+
+// CheckHooks reports what SetHooks would refuse; it reads TLS files.
+func CheckHooks(list []HookConfig) error {
+	_, err := newReceivers(list)
+	return err
+}
+
+func newReceivers(list []HookConfig) ([]*receiver, error) {
+	var errs []error
+	receivers := make([]*receiver, len(list))
+	for i := range list {
+		err := list[i].Validate()
+		if err == nil {
+			receivers[i], err = newReceiver(&list[i])
+		}
+		errs = append(errs, err)
+	}
+	return receivers, errors.Join(errs...)
+}
+
+// Rest waits until no attempt runs. Without an active hook none begins.
+func (s *Spool) Rest(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		running := 0
+		for _, h := range s.hooks {
+			running += h.running
+		}
+		if running == 0 {
+			s.mu.Unlock()
+			return nil
+		}
+		if s.ended == nil {
+			s.ended = make(chan struct{})
+		}
+		ended := s.ended
+		s.mu.Unlock()
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// endLocked notes that an attempt ended.
+func (h *Hook) endLocked() {
+	h.running--
+	if h.s.ended != nil {
+		close(h.s.ended)
+		h.s.ended = nil
+	}
 }
 
 // hookLocked returns the named hook, made with what is kept for it.
@@ -188,7 +233,7 @@ func (h *Hook) replay(e *entry, turn Turn, r *receiver, c *HookConfig) {
 	res := h.s.send(ctx, e, r, c)
 	h.s.mu.Lock()
 	defer h.s.unlockAndTell()
-	h.running--
+	h.endLocked()
 	if turn.Lane == Repair {
 		h.repairs--
 	}

@@ -56,7 +56,7 @@ func (u *shared) leave(dir string) error {
 // its receiver may see it twice. Stop the other's hooks first and set this
 // one's hooks afterwards, or new deliveries overtake old ones. On an error
 // (this spool is full, its disk fails, ctx ends) the rest stays where it was.
-// Deliveries that cannot be read stay there too.
+// Deliveries that cannot be read stay there too, without an error.
 func (s *Spool) Adopt(ctx context.Context, from *Spool) (n int, err error) {
 	from.mu.Lock()
 	all := slices.Sorted(maps.Keys(from.entries))
@@ -76,7 +76,7 @@ func (s *Spool) Adopt(ctx context.Context, from *Spool) (n int, err error) {
 func (s *Spool) adopt(ctx context.Context, from *Spool, seq uint64) (bool, error) {
 	w, err := from.repack(seq, s.sealer)
 	switch {
-	case errors.Is(err, ErrNotFound), errors.Is(err, ErrCorrupt), errors.Is(err, ErrNoKey):
+	case is[*DiskError](err), errors.Is(err, ErrNotFound), errors.Is(err, ErrCorrupt), errors.Is(err, ErrNoKey):
 		return false, nil
 	case err != nil:
 		return false, err
@@ -91,7 +91,9 @@ func (s *Spool) adopt(ctx context.Context, from *Spool, seq uint64) (bool, error
 		return false, err
 	}
 	from.mu.Lock()
-	from.dropLocked(from.entries[seq], DropMoved)
+	if e := from.entries[seq]; e != nil { // an operator may have dropped it meanwhile
+		from.dropLocked(e, DropMoved)
+	}
 	from.unlockAndTell()
 	return true, nil
 }

@@ -53,6 +53,7 @@ type Spool struct {
 	pending   int64 // bytes of queue
 	hooks     map[string]*Hook
 	flights   map[idKey]*flight // fresh attempts that are not kept
+	ended     chan struct{}     // closed when an attempt ends; nil = nobody waits
 	stats     counters
 	events    []Event
 }

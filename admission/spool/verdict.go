@@ -17,6 +17,10 @@ const (
 
 func (v Verdict) valid() bool { return v == Done || v == Again || v == Never }
 
+// ValidStatus reports whether key is a status code or a class like "5xx", and
+// v a verdict.
+func ValidStatus(key string, v Verdict) bool { return validStatusKey(key) && v.valid() }
+
 // validStatusKey accepts 100..599 and 1xx..5xx.
 func validStatusKey(s string) bool {
 	if len(s) != 3 || s[0] < '1' || s[0] > '5' {

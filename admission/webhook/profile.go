@@ -155,6 +155,17 @@ func (p *Profile) Companions() []string {
 	return names
 }
 
+// Headers names every header of a delivery that means something to a receiver:
+// signatures, and what the profile's rules name.
+func (p *Profile) Headers() []string {
+	list := append(p.Companions(), p.canonical.name, p.nonce, p.id.header, p.event.header)
+	for _, r := range slices.Concat(p.required, p.optional) {
+		list = append(list, r.name)
+	}
+	slices.Sort(list)
+	return slices.DeleteFunc(slices.Compact(list), func(name string) bool { return name == "" })
+}
+
 func (p *Profile) companion(name string) *companion {
 	for i := range p.companions {
 		if p.companions[i].name == name {

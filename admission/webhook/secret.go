@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ const (
 // Secrets is the set of active secrets of one hook. The zero value holds
 // none. It never prints, marshals or logs what it holds.
 type Secrets struct{ keys keyring }
+
+const basicPrefix = "Basic "
 
 // keyring hands out keys. A function prints as an address under every verb;
 // a pointer to keys does not: fmt follows it when the verb does not fit.
@@ -130,4 +133,18 @@ func loadSecret(path string) (string, []Warning, error) {
 		warnings = append(warnings, Warning{path, "holds a line break; one file is one secret"})
 	}
 	return string(v), warnings, nil
+}
+
+// Credential is the header whose value is the secret itself, with the value of
+// the first secret: whoever keeps deliveries leaves it out and adds it again.
+// Both are "" when the sender of the profile only signs.
+func (s Secrets) Credential(p *Profile) (header, value string) {
+	values := s.values()
+	if !p.BeforeBody() || len(values) == 0 {
+		return "", ""
+	}
+	if p.Auth == Basic {
+		return p.canonical.name, basicPrefix + base64.StdEncoding.EncodeToString(values[0])
+	}
+	return p.canonical.name, p.prefix + string(values[0])
 }

@@ -106,7 +106,7 @@ func (p *Profile) compileKey(raw []byte) ([]byte, error) {
 		if user, _, ok := strings.Cut(string(raw), ":"); !ok || user == "" {
 			return nil, errSecretForm
 		}
-		sum := sha256.Sum256([]byte("Basic " + base64.StdEncoding.EncodeToString(raw)))
+		sum := sha256.Sum256([]byte(basicPrefix + base64.StdEncoding.EncodeToString(raw)))
 		return sum[:], nil
 	case Token:
 		if !visible.all(string(raw)) {

@@ -1,0 +1,423 @@
+package caddymodule
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-admission/gateway/admission/spool"
+	"github.com/caddy-admission/gateway/admission/webhook"
+)
+
+const (
+	hookSecret = "a secret of some length"
+	hookToken  = "a-token-of-some-length"
+)
+
+// receiver stands for a CI server. It answers status while it is set, holds
+// requests while hold is, and takes deliveries otherwise.
+type receiver struct {
+	*httptest.Server
+	arrived chan string // delivery ids, in order of arrival
+
+	mu     sync.Mutex
+	status int
+	hold   chan struct{}
+	header http.Header // of the newest delivery
+	path   string
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{arrived: make(chan string, 1000)}
+	r.Server = httptest.NewServer(http.HandlerFunc(r.take))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) take(w http.ResponseWriter, req *http.Request) {
+	_, _ = io.Copy(io.Discard, req.Body)
+	r.mu.Lock()
+	r.header, r.path = req.Header, req.URL.RequestURI()
+	status, hold := r.status, r.hold
+	r.mu.Unlock()
+	r.arrived <- req.Header.Get("X-Github-Delivery") + req.Header.Get("Idempotency-Key")
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-req.Context().Done():
+		}
+	}
+	if status != 0 {
+		w.WriteHeader(status)
+		return
+	}
+	w.Header().Set("Content-Type", "text/x-receiver")
+	_, _ = io.WriteString(w, "taken")
+}
+
+func (r *receiver) behave(status int, hold chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status, r.hold = status, hold
+}
+
+// last is the newest delivery's header and target.
+func (r *receiver) last() (http.Header, string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.header, r.path
+}
+
+// secretFile writes a secret that one profile uses.
+func secretFile(t *testing.T, secret string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// hookSite is a site with one hook for GitHub.
+func hookSite(t *testing.T, pool, dir, keep, url string) string {
+	t.Helper()
+	return fmt.Sprintf(`admission %s {
+		webhook /hooks/ci {
+			profile github
+			secret_file %s
+			keep %s
+			deliver %s/build {
+				fresh_wait 50ms
+			}
+		}
+		spool %s
+	}
+	test_upstream`, pool, secretFile(t, hookSecret), keep, url, dir)
+}
+
+func deliveryID(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
+
+// deliver sends one delivery of GitHub and returns the status.
+func (s *server) deliver(n int, repository string) (int, string) {
+	s.t.Helper()
+	resp, body := s.post("/hooks/ci", fmt.Sprintf(`{"n":%d,"repository":{"full_name":%q}}`, n, repository), deliveryID(n))
+	return resp.StatusCode, body
+}
+
+func (s *server) post(path, payload, id string) (*http.Response, string) {
+	s.t.Helper()
+	resp, body, err := s.tryPost(path, payload, id)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return resp, body
+}
+
+func (s *server) tryPost(path, payload, id string) (*http.Response, string, error) {
+	mac := hmac.New(sha256.New, []byte(hookSecret))
+	mac.Write([]byte(payload))
+	r, err := http.NewRequest(http.MethodPost, "http://"+s.addr+path, strings.NewReader(payload))
+	if err != nil {
+		return nil, "", err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-GitHub-Event", "push")
+	r.Header.Set("X-GitHub-Delivery", id)
+	r.Header.Set("X-Hub-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
+	resp, err := client.Do(r)
+	if err != nil {
+		return nil, "", err
+	}
+	defer func() { _ = resp.Body.Close() }()
+	b, err := io.ReadAll(resp.Body)
+	return resp, string(b), err
+}
+
+// kept lists what a pool keeps, as the senders number it.
+func kept(t *testing.T, pool string) (dir string, ids []string) {
+	t.Helper()
+	for _, k := range keepers.list() {
+		if k.pool == pool {
+			for _, it := range k.sp.List(spool.Filter{}) {
+				ids = append(ids, it.Delivery)
+			}
+			return k.sp.Dir(), ids
+		}
+	}
+	return "", nil
+}
+
+func nothing(http.ResponseWriter, *http.Request) {}
+
+// TestDeliver: a verified delivery goes to the receiver with what it needs to
+// verify it again, its answer goes to the sender, and nothing behind the
+// gateway sees it. One that the receiver does not take in time is kept.
+func TestDeliver(t *testing.T) {
+	ci := newReceiver(t)
+	site := hookSite(t, "deliver", filepath.Join(t.TempDir(), "spool"), "overflow", ci.URL)
+	s := start(t, site, func(http.ResponseWriter, *http.Request) { t.Error("the handler behind was asked") })
+	status, body := s.deliver(1, "team/app")
+	if status != http.StatusOK || body != "taken" {
+		t.Errorf("%d %q, want the receiver's answer", status, body)
+	}
+	if id := <-ci.arrived; id != deliveryID(1) {
+		t.Errorf("delivery %s", id)
+	}
+	header, path := ci.last()
+	if path != "/build" || header.Get("X-Hub-Signature-256") == "" || header.Get("X-Github-Event") != "push" {
+		t.Errorf("%s %v", path, header)
+	}
+	hold := make(chan struct{})
+	ci.behave(0, hold)
+	if status, _ = s.deliver(2, "team/app"); status != http.StatusAccepted {
+		t.Errorf("%d, want 202 from a receiver that hangs", status)
+	}
+	if _, ids := kept(t, "deliver"); !slices.Equal(ids, []string{deliveryID(2)}) {
+		t.Errorf("kept %v", ids)
+	}
+	if w := pool(t, "deliver").Ingress.Webhooks; w["kept"] != 1 || w["delivered"] != 1 {
+		t.Errorf("outcomes %v", w)
+	}
+	close(hold)
+}
+
+// TestForgedIsNotKept: what is not verified never reaches the spool.
+func TestForgedIsNotKept(t *testing.T) {
+	ci := newReceiver(t)
+	s := start(t, hookSite(t, "forged", filepath.Join(t.TempDir(), "spool"), "always", ci.URL), nothing)
+	r, _ := http.NewRequest(http.MethodPost, "http://"+s.addr+"/hooks/ci", strings.NewReader("{}"))
+	r.Header = http.Header{"Content-Type": {"application/json"}, "X-Github-Event": {"push"}, "X-Github-Delivery": {deliveryID(1)},
+		"X-Hub-Signature-256": {"sha256=" + strings.Repeat("0", 64)}}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("%d, want 401", resp.StatusCode)
+	}
+	if got := keepers.list()[0].sp.Snapshot(); got.Kept != 0 || len(got.Refused) != 0 {
+		t.Errorf("the spool saw it: %+v", got)
+	}
+}
+
+// TestSpoolMoves: a reload that names another directory takes what is kept
+// along, in order, and leaves nothing behind.
+func TestSpoolMoves(t *testing.T) {
+	ci := newReceiver(t)
+	ci.behave(http.StatusServiceUnavailable, nil)
+	first, second := filepath.Join(t.TempDir(), "a"), filepath.Join(t.TempDir(), "b")
+	s := start(t, hookSite(t, "moves", first, "always", ci.URL), nothing)
+	var want []string
+	for n := range 5 {
+		if status, body := s.deliver(n, "team/app"); status != http.StatusAccepted {
+			t.Fatalf("%d %s", status, body)
+		}
+		want = append(want, deliveryID(n))
+	}
+	if err := s.load(hookSite(t, "moves", second, "always", ci.URL)); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the move", func() bool { dir, _ := kept(t, "moves"); return dir == second })
+	if _, ids := kept(t, "moves"); !slices.Equal(ids, want) {
+		t.Errorf("kept %v", ids)
+	}
+	r, err := spool.OpenReader(first, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left := r.List(spool.Filter{}); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	if status, _ := s.deliver(9, "team/app"); status != http.StatusAccepted {
+		t.Errorf("%d after the move", status)
+	}
+}
+
+// TestRejectedReloadKeepsTheSpool: hooks and directory of a configuration that
+// fails to start are given back.
+func TestRejectedReloadKeepsTheSpool(t *testing.T) {
+	ci, other := newReceiver(t), newReceiver(t)
+	dir := filepath.Join(t.TempDir(), "a")
+	s := start(t, hookSite(t, "rejected", dir, "always", ci.URL), nothing)
+	next := hookSite(t, "rejected", filepath.Join(t.TempDir(), "b"), "always", other.URL)
+	raw := s.json(next, func(all map[string]any) {
+		all["apps"].(map[string]any)["admission_test_failing"] = map[string]any{}
+	})
+	if err := caddy.Load(raw, true); err == nil {
+		t.Fatal("a configuration whose start fails was taken")
+	}
+	if status, _ := s.deliver(1, "team/app"); status != http.StatusAccepted {
+		t.Fatalf("%d", status)
+	}
+	if id := <-ci.arrived; id != deliveryID(1) {
+		t.Errorf("delivery %s", id)
+	}
+	if got, _ := kept(t, "rejected"); got != dir {
+		t.Errorf("kept in %s", got)
+	}
+}
+
+// TestReloadKeepsTheSpoolOpen: deliveries during reloads are taken, each that
+// was acknowledged arrives.
+func TestReloadKeepsTheSpoolOpen(t *testing.T) {
+	ci := newReceiver(t)
+	dir := filepath.Join(t.TempDir(), "spool")
+	site := hookSite(t, "reloads", dir, "always", ci.URL)
+	s := start(t, site, nothing)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range 10 {
+			if err := s.load(site + strings.Repeat("\n", i+1)); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	taken := map[string]bool{}
+	for n, running := 0, true; running; n++ {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		payload := fmt.Sprintf(`{"n":%d,"repository":{"full_name":"team/app%d"}}`, n, n%3)
+		resp, body, err := s.tryPost("/hooks/ci", payload, deliveryID(n))
+		switch {
+		case err != nil: // the connection ended with the old server
+		case resp.StatusCode == http.StatusAccepted:
+			taken[deliveryID(n)] = true
+		default:
+			t.Errorf("delivery %d: %s %s", n, resp.Status, body)
+		}
+	}
+	for len(taken) > 0 {
+		delete(taken, <-ci.arrived)
+	}
+}
+
+// TestGitLabTokenIsRestored: the token that the configuration knows is not on
+// disk, and the receiver gets it.
+func TestGitLabTokenIsRestored(t *testing.T) {
+	ci := newReceiver(t)
+	ci.behave(http.StatusServiceUnavailable, nil)
+	dir := filepath.Join(t.TempDir(), "spool")
+	s := start(t, fmt.Sprintf(`admission token {
+		webhook /hooks/ci {
+			profile gitlab-token
+			secret_file %s
+			keep always
+			deliver %s
+		}
+		spool %s
+	}
+	test_upstream`, secretFile(t, hookToken), ci.URL, dir), nothing)
+	r, _ := http.NewRequest(http.MethodPost, "http://"+s.addr+"/hooks/ci", strings.NewReader(`{"project":{"path_with_namespace":"team/app"}}`))
+	r.Header = http.Header{"Content-Type": {"application/json"}, "X-Gitlab-Event": {"Push Hook"}, "X-Gitlab-Token": {hookToken}, "Idempotency-Key": {"k1"}}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusAccepted {
+		t.Fatal(resp.Status)
+	}
+	<-ci.arrived
+	if header, _ := ci.last(); header.Get("X-Gitlab-Token") != hookToken {
+		t.Errorf("token %q", header.Get("X-Gitlab-Token"))
+	}
+	sp := keepers.list()[0].sp
+	d, err := sp.Show(sp.List(spool.Filter{})[0].ID, true)
+	if err != nil || !slices.Equal(d.Restored, []string{"X-Gitlab-Token"}) || d.Sealed {
+		t.Errorf("%v %+v", err, d)
+	}
+}
+
+// TestOneSpoolForEachPool: two pools of one configuration need two
+// directories, in JSON as in a Caddyfile (testdata/adapt/spool_twice.txt).
+func TestOneSpoolForEachPool(t *testing.T) {
+	s := &server{t: t, addr: "127.0.0.1:1"}
+	var cfg caddy.Config
+	raw := s.json("respond ok", func(all map[string]any) {
+		keep := map[string]any{"spool": map[string]any{"path": "/var/lib/caddy/x"}}
+		all["apps"].(map[string]any)["admission"] = map[string]any{"pools": map[string]any{"a": keep, "b": keep}}
+	})
+	if err := json.Unmarshal(raw, &cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Validate(&cfg); err == nil || !strings.Contains(err.Error(), `admission b: spool: found "/var/lib/caddy/x", where pool a keeps`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestValidateOpensNoSpool: checking a configuration makes no directory.
+func TestValidateOpensNoSpool(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "spool")
+	s := &server{t: t, addr: "127.0.0.1:1"}
+	var cfg caddy.Config
+	if err := json.Unmarshal(s.json(hookSite(t, "validate", dir, "always", "http://127.0.0.1:1"), nil), &cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Validate(&cfg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("validate made the directory: %v", err)
+	}
+}
+
+// TestEveryProfileIsDeliveredWhole: no header that a receiver needs is dropped
+// on the way through the spool.
+func TestEveryProfileIsDeliveredWhole(t *testing.T) {
+	for _, h := range []*Hook{
+		{Path: "/a", Profile: "sourcehut", Deliver: "http://127.0.0.1:1"},
+		{Path: "/b", Profile: "generic", Header: "X-Own-Signature", Algorithm: "sha512", Deliver: "http://127.0.0.1:1"},
+	} {
+		profile, err := h.profile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := h.spoolHook(profile, webhookSecrets(t))
+		if !slices.Contains(c.SecretHeaders, profile.Canonical()) {
+			t.Errorf("%s: %v", h.Profile, c)
+		}
+		for _, name := range profile.Headers() {
+			if !slices.Contains(c.Headers, name) {
+				t.Errorf("%s: %s would be dropped", h.Profile, name)
+			}
+		}
+	}
+}
+
+func webhookSecrets(t *testing.T) webhook.Secrets {
+	t.Helper()
+	s, err := webhook.NewSecrets(hookSecret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// waitFor waits until ok holds; it fails with the test's own time limit.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s did not happen", what)
+		}
+	}
+}
