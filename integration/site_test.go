@@ -22,7 +22,13 @@ type site struct {
 // newSite starts a gateway whose site has the given admission directive.
 func newSite(t *testing.T, directive string) *site {
 	t.Helper()
-	s := &site{apache: harness.StartApache(t), lfs: harness.StartLFSStore(t), port: harness.Port(t)}
+	return newSiteBefore(t, harness.StartApache(t), directive)
+}
+
+// newSiteBefore starts a gateway in front of that Apache.
+func newSiteBefore(t *testing.T, apache *harness.Apache, directive string) *site {
+	t.Helper()
+	s := &site{apache: apache, lfs: harness.StartLFSStore(t), port: harness.Port(t)}
 	s.addr = fmt.Sprintf("127.0.0.1:%d", s.port)
 	s.Gateway = harness.StartGateway(t, s.config(directive))
 	return s
