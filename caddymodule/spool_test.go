@@ -101,7 +101,7 @@ func hookSite(t *testing.T, pool, dir, keep, url string) string {
 			secret_file %s
 			keep %s
 			deliver %s/build {
-				fresh_wait 50ms
+				fresh_wait 7s
 			}
 		}
 		spool %s
@@ -183,6 +183,9 @@ func TestDeliver(t *testing.T) {
 	}
 	hold := make(chan struct{})
 	ci.behave(0, hold)
+	if err := s.load(strings.Replace(site, "fresh_wait 7s", "fresh_wait 10ms", 1)); err != nil {
+		t.Fatal(err)
+	}
 	if status, _ = s.deliver(2, "team/app"); status != http.StatusAccepted {
 		t.Errorf("%d, want 202 from a receiver that hangs", status)
 	}
