@@ -24,7 +24,10 @@ var errBodyTooLarge = errors.New("request body above its cap")
 // least 64 KiB a second, at most limit bytes whatever was declared. Memory
 // grows with what arrives; from 1 MiB on, the declared size or the limit is
 // allocated once. dog's end is honoured. arrived counts as it reads.
-func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit int64, arrived *atomic.Int64) ([]byte, error) {
+//
+// The memory of a large body comes from buffers and goes back there when this
+// fails; the caller gives it back otherwise.
+func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit int64, arrived *atomic.Int64, buffers *bodyBuffers) (_ []byte, err error) {
 	rc := http.NewResponseController(w)
 	start, size := clock(), limit
 	if r.ContentLength >= 0 {
@@ -35,10 +38,13 @@ func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit i
 		if dog.cut() == nil {
 			_ = rc.SetReadDeadline(time.Time{})
 		}
+		if err != nil {
+			buffers.give(buf)
+		}
 	}()
 	for {
 		if len(buf) == cap(buf) {
-			buf = grow(buf, size)
+			buf = grow(buf, size, buffers)
 		}
 		by := start.Add(hookFirstByte + time.Duration(len(buf))*time.Second/hookMinRate)
 		_ = rc.SetReadDeadline(by)
@@ -46,7 +52,7 @@ func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit i
 			_ = rc.SetReadDeadline(clock()) // the watchdog's own may just have been overwritten
 			return nil, cause
 		}
-		n, err := r.Body.Read(buf[len(buf):cap(buf)])
+		n, err := r.Body.Read(buf[len(buf):min(int64(cap(buf)), size+1)])
 		buf = buf[:len(buf)+n]
 		arrived.Store(int64(len(buf)))
 		switch {
@@ -65,24 +71,30 @@ func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit i
 }
 
 // grow makes room for more. One byte beyond size lets a longer body be seen.
-func grow(buf []byte, size int64) []byte {
+func grow(buf []byte, size int64, buffers *bodyBuffers) []byte {
 	next := int64(cap(buf)) * 4
 	if next > hookGrown {
 		next = size + 1
 	}
 	next = max(min(next, size+1), int64(len(buf))+1)
-	bigger := make([]byte, len(buf), next)
-	copy(bigger, buf)
-	return bigger
+	if next < hookGrown {
+		buffers = nil
+	}
+	return append(buffers.take(next), buf...)
 }
 
 // replayed returns r with the body that was read, as often as a transport asks
 // for it. Headers stay as they came, except Expect, which was answered.
 func replayed(r *http.Request, body []byte) *http.Request {
-	open := func() io.ReadCloser { return io.NopCloser(bytes.NewReader(body)) }
+	return replayedFrom(r, int64(len(body)), func() io.ReadCloser { return io.NopCloser(bytes.NewReader(body)) })
+}
+
+// replayedFrom is replayed with a body of n bytes that open reads from its
+// start.
+func replayedFrom(r *http.Request, n int64, open func() io.ReadCloser) *http.Request {
 	r.Body = open()
 	r.GetBody = func() (io.ReadCloser, error) { return open(), nil }
-	r.ContentLength, r.TransferEncoding = int64(len(body)), nil
+	r.ContentLength, r.TransferEncoding = n, nil
 	if r.Header.Get("Expect") != "" {
 		r.Header = r.Header.Clone()
 		r.Header.Del("Expect")

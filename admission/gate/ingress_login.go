@@ -185,7 +185,7 @@ func (g *Gate) callbackState(w http.ResponseWriter, r *http.Request) (_ admissio
 		defer dog.stop()
 		defer g.state.Ingress.enterReader(dog.cutWith, clock())()
 		var arrived atomic.Int64
-		body, err := readHookBody(w, r, dog, formMax, &arrived)
+		body, err := readHookBody(w, r, dog, formMax, &arrived, nil)
 		if err != nil {
 			return 0, false
 		}

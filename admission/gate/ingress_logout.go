@@ -150,7 +150,7 @@ var logoutPermitOutcome = [numLogoutOutcomes]admission.Outcome{
 func (x *logoutExchange) readAndVerify() (o LogoutOutcome, ok bool) {
 	defer x.st.enterReader(x.dog.cutWith, x.now)()
 	var arrived atomic.Int64
-	body, err := readHookBody(x.w, x.r, x.dog, logout.MaxBody, &arrived)
+	body, err := readHookBody(x.w, x.r, x.dog, logout.MaxBody, &arrived, nil)
 	if err != nil {
 		x.answer(ingressAnswer{status: http.StatusBadRequest, reason: LogoutBody.String(), text: invalidRequest, json: true, broken: true})
 		return LogoutBody, false

@@ -18,6 +18,7 @@ import (
 type IngressState struct {
 	controller *admission.Controller
 	counters   ingressCounters
+	buffers    bodyBuffers
 
 	mu        sync.Mutex
 	hooks     map[string]*budget     // own budgets, by site and path

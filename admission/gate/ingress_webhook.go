@@ -110,15 +110,17 @@ func (x *hookExchange) admit() bool {
 
 // run reads, verifies and commits, and answers what it refuses.
 func (x *hookExchange) run(next Next) HookOutcome {
-	body, err := readHookBody(x.w, x.r, x.dog, x.head.Limit(), &x.hold.arrived)
+	body, err := readHookBody(x.w, x.r, x.dog, x.head.Limit(), &x.hold.arrived, &x.st.buffers)
 	if err != nil {
 		return x.bodyFailed(err)
 	}
 	if !x.st.bodyComplete(x.hold) {
+		x.st.buffers.give(body)
 		return x.bodyFailed(errDisplaced)
 	}
 	d, bad := x.head.Verify(body)
 	if bad != nil {
+		x.st.buffers.give(body)
 		x.answer(ingressAnswer{status: bad.Status(), reason: bad.Reason().String(), text: bad.Error(), bodyRead: true})
 		return hookOutcomeOf(bad.Reason())
 	}
@@ -153,7 +155,10 @@ func (x *hookExchange) bodyFailed(err error) HookOutcome {
 // forward hands the verified bytes to next and waits for its answer.
 func (x *hookExchange) forward(next Next, body []byte) HookOutcome {
 	out := newWriter(x.w, x.dog)
-	err := next(out, replayed(x.r.WithContext(x.ctx), body))
+	lent := &lentBody{body: body}
+	err := next(out, replayedFrom(x.r.WithContext(x.ctx), int64(len(body)), lent.open))
+	lent.takeBack()
+	x.st.buffers.give(body)
 	return x.settle(out, err)
 }
 
