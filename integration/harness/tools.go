@@ -16,6 +16,9 @@ var packages = map[string]string{
 	"flock":    "util-linux",
 	"setpriv":  "util-linux",
 	"gitolite": "gitolite3",
+	"webhook":  "webhook",
+	"buildbot": "buildbot",
+	"node":     "nodejs",
 }
 
 // Tool returns the path of command. A missing command fails the test with the name of the package to install: a test that
