@@ -64,6 +64,9 @@ func (c Class) Refused() uint64 {
 	return n
 }
 
+// Permits counts the permits that a class has ever given out.
+func (c Class) Permits() uint64 { return c.Decisions["admitted"] + c.Decisions["waited"] }
+
 // State reads the live state of every pool.
 func (g *Gateway) State(tb testing.TB) State {
 	tb.Helper()

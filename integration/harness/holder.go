@@ -24,9 +24,10 @@ func dialFrom(source, addr string) (net.Conn, error) {
 	return d.Dial("tcp", addr)
 }
 
-// FetchBody is a complete protocol version 2 fetch of one object, the last request of a clone.
+// FetchBody is a complete protocol version 2 fetch of one object, the last request of a clone. It asks for no progress, so
+// that a server with nobody to write to does not notice before the pack is ready.
 func FetchBody(object string) string {
-	return PktLine("command=fetch") + "0001" + PktLine("want "+object+"\n") + PktLine("done\n") + "0000"
+	return PktLine("command=fetch") + "0001" + PktLine("no-progress\n") + PktLine("want "+object+"\n") + PktLine("done\n") + "0000"
 }
 
 // PktLine encodes one line of git's packet format.

@@ -90,3 +90,41 @@ func (r *Repository) WaitHeld(tb testing.TB, n int) {
 		return nil
 	})
 }
+
+// Loosen puts n objects into the repository that no pack holds, as a server without maintenance has them: a clone of it is
+// seconds of work before its first byte.
+func (r *Repository) Loosen(tb testing.TB, n int) {
+	tb.Helper()
+	git := NewGit(tb)
+	git.Run(tb, r.Path, "config", "receive.unpackLimit", fmt.Sprint(2*n))
+	work := git.Clone(tb, r.Path)
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "line %d of all the files before\n", i)
+		start := max(0, text.Len()-16<<10)
+		writeFile(tb, filepath.Join(work, fmt.Sprintf("loose%d.txt", i)), fmt.Sprintln(i)+text.String()[start:], 0o644)
+	}
+	git.Commit(tb, work, "badly packed")
+	git.Run(tb, work, "push", "-q", r.Path, "main")
+	r.Head = r.Ref(tb, "main")
+	r.giveAway(tb)
+}
+
+// Packing counts the git pack-objects processes that work in this repository now. A process that ended meanwhile is none.
+func (r *Repository) Packing(tb testing.TB) (n int) {
+	tb.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, file := range files {
+		line, err := os.ReadFile(file)
+		if err != nil || !strings.Contains(string(line), "pack-objects\x00--revs") {
+			continue
+		}
+		if dir, err := os.Readlink(filepath.Join(filepath.Dir(file), "cwd")); err == nil && dir == r.Path {
+			n++
+		}
+	}
+	return n
+}
