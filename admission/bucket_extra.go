@@ -78,3 +78,13 @@ func (c *Controller) Levels(class Class, now time.Time) (requests, bytes float64
 	cl := &c.classes[class]
 	return cl.bucket.level(c.now), cl.bytes.level(c.now)
 }
+
+// Stopper is what would stop r at once, ReasonNone for nothing: the caller's own
+// limits before the class's places, and those before its buckets. It changes
+// and counts nothing.
+func (c *Controller) Stopper(r *Request) Reason {
+	c.lock(r.Now)
+	defer c.mu.Unlock()
+	q := newClaim(r)
+	return c.decide(&q).reason
+}

@@ -197,6 +197,7 @@ func (b *compiler) wait(c Class, cc *ClassConfig) {
 			cp.Deadline = time.Duration(*d)
 		}
 	}
+	b.slow(c, cc)
 	if cc.Wait == nil {
 		if b.cfg.WaitOff {
 			cp.WaitSize, cp.WaitMax = 0, 0
@@ -215,6 +216,40 @@ func (b *compiler) wait(c Class, cc *ClassConfig) {
 	} else {
 		cp.WaitMax = w
 	}
+}
+
+// slow resolves what is expected of clients.
+func (b *compiler) slow(c Class, cc *ClassConfig) {
+	path, to := "class "+c.String(), &b.p.Classes[c].Slow
+	set := func(path string, to *time.Duration, v *Duration, least time.Duration) {
+		switch d := time.Duration(deref(v)); {
+		case v == nil:
+		case d < least || d > maxDeadline:
+			b.bad(path, d, "%v to %v", least, maxDeadline)
+		default:
+			*to = d
+		}
+	}
+	if cc.Stall != nil && (c == Webhook || c == Logout) {
+		b.bad(path+" stall", time.Duration(*cc.Stall), "none: the deadline of the class is shorter; body_idle and min_rate bound the body")
+	} else {
+		set(path+" stall", &to.Stall, cc.Stall, 0)
+	}
+	set(path+" body_idle", &to.BodyIdle, cc.BodyIdle, time.Millisecond)
+	if v := cc.MinRate; v != nil {
+		if *v < 0 || *v > maxBurst {
+			b.bad(path+" min_rate", *v, "0 (none) to %d bytes per second", int64(maxBurst))
+		} else {
+			to.MinRate = *v
+		}
+	}
+}
+
+func deref(d *Duration) Duration {
+	if d == nil {
+		return 0
+	}
+	return *d
 }
 
 func (b *compiler) buckets(c Class, cc *ClassConfig) {

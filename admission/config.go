@@ -54,6 +54,16 @@ type ClassConfig struct {
 	Wait *WaitConfig `json:"wait,omitempty"`
 	// Deadline ends a request; 0 means none.
 	Deadline *Duration `json:"deadline,omitempty"`
+	// Stall ends a request whose client neither takes nor gives anything for this
+	// long while it is waited for; 0 means never.
+	Stall *Duration `json:"stall,omitempty"`
+	// BodyIdle is how long a request body may bring nothing. Default: 10s for
+	// bodies read before the permit, 1s for webhooks and logouts, else Stall.
+	BodyIdle *Duration `json:"body_idle,omitempty"`
+	// MinRate is how many bytes per second a client moves at least, on average
+	// while it is waited for; 0 means any. Default: 64 KiB/s for the bodies of
+	// webhooks and logouts, 4 KiB/s for bodies read before the permit, else 0.
+	MinRate *int64 `json:"min_rate,omitempty"`
 	// Bucket limits how often the whole class is admitted.
 	Bucket *BucketConfig `json:"bucket,omitempty"`
 	// Bytes limits the declared body bytes of the whole class.

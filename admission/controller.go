@@ -34,6 +34,12 @@ type Request struct {
 	// so that it is not refused to the client: TryAdmit returns such a refusal
 	// without counting it.
 	HasAnswer bool
+	// ComesBack says that the client obeys RetryAfter: a bucket that is short
+	// refuses it at once, and its place in the queue goes to one that would not.
+	ComesBack bool
+	// Stopped is why a budget of the embedder's own refuses the request: it is
+	// refused for that, or granted with Would in dry run. It does not wait.
+	Stopped Reason
 }
 
 // Options are for tests and embedding; the zero value is right for production.
@@ -65,6 +71,8 @@ type Controller struct {
 	git     gitState
 	callers callerTable
 	permits permitSlab
+
+	overflowed uint64 // decisions that found no room in the caller table
 
 	parkings map[parkKey]*parking
 	alarms   heap[*parking] // those that wait for a caller's bucket
@@ -158,6 +166,15 @@ func (c *Controller) begin(r *Request, wait bool) (Permit, *Refusal, *waiter, ti
 	defer c.mu.Unlock()
 	q := newClaim(r)
 	v := c.decide(&q)
+	if q.over != 0 {
+		c.overflowed++
+	}
+	if v.reason == ReasonNone && r.Stopped != ReasonNone {
+		v, wait = verdict{reason: r.Stopped}, false
+	}
+	if r.ComesBack && v.delay > 0 {
+		wait = false
+	}
 	if v.reason == ReasonNone {
 		c.count(q.class, DecisionAdmitted)
 		permit := c.take(&q)

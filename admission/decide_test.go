@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -310,4 +311,32 @@ func TestConcurrentUse(t *testing.T) {
 	}
 	wg.Wait()
 	mustBeIdle(t, c)
+}
+
+// A bucket refuses a client that obeys Retry-After at once, and makes any other
+// wait; a full class makes both wait.
+func TestWhoComesBackDoesNotWaitForTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewController(compile(t, Config{Classes: map[string]*ClassConfig{"read": {Max: ptr(2), CallerBucket: &BucketConfig{Burst: 1, PerSecond: 1}}}}))
+		back := from(Read, 1)
+		back.ComesBack = true
+		first, _ := c.Admit(t.Context(), back)
+		start := time.Now()
+		if _, refusal := c.Admit(t.Context(), back); refusal == nil || refusal.Reason != ReasonCallerBucket || time.Since(start) != 0 {
+			t.Errorf("%v after %v, want a refusal at once", refusal, time.Since(start))
+		}
+		second, refusal := c.Admit(t.Context(), from(Read, 1))
+		if refusal != nil || time.Since(start) != time.Second {
+			t.Errorf("%v after %v, want a permit with the next token", refusal, time.Since(start))
+		}
+		time.AfterFunc(time.Second, func() { first.End(OutcomeCompleted) })
+		other := from(Read, 2)
+		other.ComesBack = true
+		third, refusal := c.Admit(t.Context(), other)
+		if refusal != nil || time.Since(start) != 2*time.Second {
+			t.Errorf("%v after %v, want the next place", refusal, time.Since(start))
+		}
+		second.End(OutcomeCompleted)
+		third.End(OutcomeCompleted)
+	})
 }

@@ -26,31 +26,38 @@ const (
 	fullDelivery = 25 << 20
 )
 
+// steady and small are what is expected of clients: of everybody who moves data,
+// and of the senders of small bodies.
+var (
+	steady = SlowPolicy{Stall: time.Minute}
+	small  = SlowPolicy{BodyIdle: time.Second, MinRate: 64 << 10}
+)
+
 // defaults are the numbers of a class at total 128. Reserve and Max of git
 // classes scale with the total.
 var defaults = [NumClasses]ClassPolicy{
-	Push: {Reserve: 32, Max: 96, CallerMax: caps(24, 8), WaitSize: 256, WaitMax: 60 * time.Second,
+	Push: {Slow: steady, Reserve: 32, Max: 96, CallerMax: caps(24, 8), WaitSize: 256, WaitMax: 60 * time.Second,
 		Deadline: 6 * time.Hour},
-	Read: {Reserve: 16, Max: 64, CallerMax: caps(32, 16), WaitSize: 256, WaitMax: 60 * time.Second,
+	Read: {Slow: steady, Reserve: 16, Max: 64, CallerMax: caps(32, 16), WaitSize: 256, WaitMax: 60 * time.Second,
 		Deadline: 2 * time.Hour},
-	Discovery: {Reserve: 8, Max: 16, CallerMax: caps(4, 0), WaitSize: 1024, WaitMax: 20 * time.Second,
+	Discovery: {Slow: steady, Reserve: 8, Max: 16, CallerMax: caps(4, 0), WaitSize: 1024, WaitMax: 20 * time.Second,
 		Deadline: 10 * time.Second},
-	Candidate: {Reserve: 8, Max: 8, CallerMax: caps(2, 0), WaitSize: 1024, WaitMax: 30 * time.Second,
+	Candidate: {Slow: steady, Reserve: 8, Max: 8, CallerMax: caps(2, 0), WaitSize: 1024, WaitMax: 30 * time.Second,
 		Deadline: 10 * time.Second},
-	Anonymous: {Reserve: 0, Max: 64, CallerMax: caps(4, 0), WaitSize: 128, WaitMax: 10 * time.Second,
+	Anonymous: {Slow: steady, Reserve: 0, Max: 64, CallerMax: caps(4, 0), WaitSize: 128, WaitMax: 10 * time.Second,
 		Deadline: 2 * time.Hour},
-	LFS: {Max: 32, CallerMax: caps(8, 0), WaitSize: 64, WaitMax: 30 * time.Second,
+	LFS: {Slow: steady, Max: 32, CallerMax: caps(8, 0), WaitSize: 64, WaitMax: 30 * time.Second,
 		Deadline: 6 * time.Hour, UnprovenMax: 16},
-	Web: {Max: 16, CallerMax: caps(4, 0), WaitSize: 64, WaitMax: 5 * time.Second,
+	Web: {Slow: steady, Max: 16, CallerMax: caps(4, 0), WaitSize: 64, WaitMax: 5 * time.Second,
 		Deadline: 60 * time.Second},
 	Stream: {Max: 1024, CallerMax: caps(64, 0)},
-	Webhook: {Max: 4, Deadline: 8 * time.Second,
+	Webhook: {Slow: small, Max: 4, Deadline: 8 * time.Second,
 		Bucket: BucketPolicy{200, 50}, Bytes: BucketPolicy{32 << 20, 8 << 20}},
-	Logout: {Max: 4, WaitSize: 64, WaitMax: time.Second, Deadline: 2 * time.Second,
+	Logout: {Slow: small, Max: 4, WaitSize: 64, WaitMax: time.Second, Deadline: 2 * time.Second,
 		Bucket: BucketPolicy{64, 32}},
-	LoginStart: {Max: 8, WaitSize: 64, WaitMax: 5 * time.Second, Deadline: 30 * time.Second,
+	LoginStart: {Slow: steady, Max: 8, WaitSize: 64, WaitMax: 5 * time.Second, Deadline: 30 * time.Second,
 		Bucket: BucketPolicy{16, 4}},
-	LoginCallback: {Max: 8, Deadline: 30 * time.Second,
+	LoginCallback: {Slow: steady, Max: 8, Deadline: 30 * time.Second,
 		Bucket: BucketPolicy{16, 4}},
 	Other: {Max: Unlimited},
 }

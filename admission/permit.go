@@ -166,10 +166,9 @@ func (p Permit) GiveBackBytes(n int64) {
 	}
 }
 
-// Move exchanges the place for one of class to, obeying that class's pool and
-// caller caps but no bucket, or reports false and changes nothing. Nobody can
-// take either place in between. The hold of the old class counts as ended with
-// OutcomeMoved.
+// Move exchanges the place for one of class to, obeying that class's pool, caps
+// and buckets, or reports false and changes nothing. Nobody can take either
+// place in between. The hold of the old class counts as ended with OutcomeMoved.
 func (p Permit) Move(to Class) bool {
 	if p.c == nil || to >= NumClasses {
 		return false
@@ -184,7 +183,7 @@ func (p Permit) Move(to Class) bool {
 }
 
 func (c *Controller) move(rec *permitRecord, to Class) bool {
-	q := claim{class: to, cont: true, proven: !rec.unproven, group: rec.group, keys: rec.keys}
+	q := claim{class: to, proven: !rec.unproven, group: rec.group, keys: rec.keys}
 	cl := &c.classes[to]
 	if cl.queue.ready.n() > 0 || c.check(&q).reason != ReasonNone {
 		return false
@@ -195,6 +194,7 @@ func (c *Controller) move(rec *permitRecord, to Class) bool {
 	*rec = permitRecord{gen: rec.gen, live: true, class: to, unproven: rec.unproven, start: c.now, group: rec.group, keys: rec.keys}
 	c.occupy(cl, rec.unproven)
 	c.countCaller(&q, cl, rec)
+	rec.paid = cl.bucket.take(c.now, 1)
 	c.count(to, DecisionAdmitted)
 	c.settleQueue(old)
 	return true

@@ -123,3 +123,22 @@ func TestMoveExchangesThePlace(t *testing.T) {
 	}
 	mustBeIdle(t, c)
 }
+
+// A permit that moves pays the buckets of its new class, all or nothing.
+func TestMovePaysTheBuckets(t *testing.T) {
+	cfg := Config{WaitOff: true, Classes: map[string]*ClassConfig{"stream": {
+		Bucket: &BucketConfig{Burst: 3, PerSecond: 0.001}, CallerBucket: &BucketConfig{Burst: 1, PerSecond: 0.001},
+	}}}
+	c, _ := standing(t, cfg)
+	a, b, other := mustAdmit(t, c, from(Web, 1)), mustAdmit(t, c, from(Web, 1)), mustAdmit(t, c, from(Web, 2))
+	if !a.Move(Stream) || b.Move(Stream) || !other.Move(Stream) {
+		t.Error("want one stream for each caller")
+	}
+	if left := c.Snapshot().Classes[Stream].Bucket.Tokens; left < 1 || left > 1.1 {
+		t.Errorf("%v tokens are left of 3, want 1", left)
+	}
+	for _, p := range []Permit{a, b, other} {
+		p.End(OutcomeCompleted)
+	}
+	mustBeIdle(t, c)
+}

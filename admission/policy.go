@@ -23,6 +23,7 @@ type ClassPolicy struct {
 	WaitSize  int            // most waiters; 0 = refuse at once
 	WaitMax   time.Duration  // longest wait
 	Deadline  time.Duration  // 0 = none
+	Slow      SlowPolicy     // what is done about slow clients
 	Bucket    BucketPolicy   // requests of the class
 	Bytes     BucketPolicy   // declared bytes of the class
 	// CallerBucket counts requests of one Keys[ByAddress].
@@ -31,6 +32,13 @@ type ClassPolicy struct {
 	// bound.
 	UnprovenMax int
 	DryRun      bool
+}
+
+// SlowPolicy bounds how slow a client may be. The engine only carries it.
+type SlowPolicy struct {
+	Stall    time.Duration // longest read from or write to the client without progress; 0 = none
+	BodyIdle time.Duration // longest a request body brings nothing; 0 = no limit of its own
+	MinRate  int64         // bytes per second while the client is waited for; 0 = none
 }
 
 // BucketPolicy is a token bucket; Burst 0 means there is none.

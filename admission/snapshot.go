@@ -64,13 +64,32 @@ type ClassSnapshot struct {
 	Waiting    int // parked ones included
 	Beyond     int // granted in dry run outside every limit, in none of the above
 	DryRun     bool
+	Bucket     BucketSnapshot // requests of the class
+	Bytes      BucketSnapshot // declared bytes of the class
 }
+
+// BucketSnapshot is the level of a bucket; the zero value is no bucket.
+type BucketSnapshot struct {
+	Burst  int64
+	Tokens float64
+}
+
+func (b *bucket) snapshot(now int64) BucketSnapshot {
+	if !b.policy.On() {
+		return BucketSnapshot{}
+	}
+	return BucketSnapshot{Burst: b.policy.Burst, Tokens: b.level(now)}
+}
+
+// Snapshot is the bucket's level at now.
+func (b *Bucket) Snapshot(now time.Time) BucketSnapshot { return b.b.snapshot(b.advance(now)) }
 
 // CallersSnapshot is the state of the caller table.
 type CallersSnapshot struct {
-	Tracked int
-	Max     int
-	Bytes   int // memory of the table
+	Tracked  int
+	Max      int
+	Bytes    int    // memory of the table
+	Overflow uint64 // decisions that found it full and used the shared budget
 }
 
 // Snapshot copies the state. It costs a few microseconds under the lock.
@@ -79,22 +98,23 @@ func (c *Controller) Snapshot() Snapshot {
 	defer c.mu.Unlock()
 	s := Snapshot{
 		Total: c.git.total, InUse: c.git.held, Rest: c.git.rest, SharedUsed: c.git.used,
-		Callers: CallersSnapshot{Tracked: c.callers.n, Max: c.callers.max, Bytes: c.callers.bytes()},
+		Callers: CallersSnapshot{Tracked: c.callers.n, Max: c.callers.max, Bytes: c.callers.bytes(), Overflow: c.overflowed},
 		Permits: c.permits.live, Closed: c.closed,
 	}
 	for i := range c.classes {
 		cl := &c.classes[i]
-		s.Classes[i] = cl.snapshot()
+		s.Classes[i] = cl.snapshot(c.now)
 		s.Decisions[i], s.Outcomes[i], s.Holds[i] = cl.decisions, cl.outcomes, cl.holds
 	}
 	return s
 }
 
-func (cl *classState) snapshot() ClassSnapshot {
+func (cl *classState) snapshot(now int64) ClassSnapshot {
 	s := ClassSnapshot{
 		Class: cl.class, Reserve: cl.policy.Reserve, Max: cl.policy.Max,
 		InUse: cl.held - cl.abandoned, Abandoned: cl.abandoned, Beyond: cl.beyond,
 		Waiting: cl.queue.n, DryRun: cl.policy.DryRun,
+		Bucket: cl.bucket.snapshot(now), Bytes: cl.bytes.snapshot(now),
 	}
 	if cl.class.Git() {
 		s.SharedUsed = max(0, cl.held-cl.policy.Reserve)

@@ -103,8 +103,13 @@ func (c *Controller) ownKey(q *claim, s Scope) parkKey {
 }
 
 // shareTaken reports whether a caller that waits behind itself already has its
-// half of the queue.
+// half of the queue. A provider that signs everybody out sends all its logouts
+// from one address, so logouts have no such share; a full queue drops the newest
+// of the largest group all the same.
 func (c *Controller) shareTaken(q *claim, cl *classState) (Scope, bool) {
+	if q.class == Logout {
+		return 0, false
+	}
 	half := (cl.policy.WaitSize + 1) / 2
 	for s := range NumScopes {
 		if cl.tracked&(1<<s) == 0 || q.keys[s] == 0 {
@@ -310,18 +315,10 @@ func (c *Controller) handOn(p Permit) {
 	c.settleQueue(cl)
 }
 
-// giveBackCaller returns the caller's token; an entry forgotten meanwhile was
-// full again and needs none.
+// giveBackCaller returns the token that rec took of its caller's bucket.
 func (c *Controller) giveBackCaller(rec *permitRecord, cl *classState) {
-	if !rec.callerPaid {
-		return
-	}
-	e := &cl.overflow[ByAddress]
-	if rec.over&(1<<ByAddress) == 0 {
-		e = c.callers.find(c.callers.id(cl.class, ByAddress, rec.keys[ByAddress]))
-	}
-	if e != nil {
-		e.full -= cl.caller.interval
+	if rec.callerPaid {
+		c.giveBackToken(cl, rec.keys[ByAddress], rec.over&(1<<ByAddress) != 0)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -74,7 +73,9 @@ func currentState(r *registry) adminapi.State {
 	out := adminapi.State{Pools: map[string]adminapi.Pool{}}
 	for _, pool := range r.list() {
 		policy := pool.state.Controller.Policy()
-		s := pool.state.Controller.Snapshot()
+		s, ingress := pool.state.Controller.Snapshot(), pool.state.Ingress.Snapshot()
+		s.Classes[admission.LoginStart].Bucket = level(ingress.Starts, policy, admission.LoginStart)
+		s.Classes[admission.LoginCallback].Bucket = level(ingress.Callbacks, policy, admission.LoginCallback)
 		p := adminapi.Pool{
 			Active: pool.active,
 			Total: adminapi.Total{
@@ -82,16 +83,16 @@ func currentState(r *registry) adminapi.State {
 				Shared: s.Rest, SharedUsed: s.SharedUsed,
 			},
 			Classes:  map[string]adminapi.Class{},
-			Callers:  adminapi.Callers{Tracked: s.Callers.Tracked, Max: s.Callers.Max, Bytes: s.Callers.Bytes},
+			Callers:  adminapi.Callers{Tracked: s.Callers.Tracked, Max: s.Callers.Max, Bytes: s.Callers.Bytes, Overflow: s.Callers.Overflow},
 			Identity: pool.state.Identity.Snapshot(),
 			Verify:   adminapi.Verify(pool.state.Verified()),
-			Ingress:  ingressState(pool.state.Ingress.Snapshot()),
+			Ingress:  ingressState(ingress),
 			Shares:   policy.Shares().Lines(),
+
+			AbandonedCut: pool.state.AbandonedCut(),
 		}
 		for class := range admission.NumClasses {
-			c := classState(&s, class)
-			c.Tokens = tokensLeft(pool.state.Controller, class)
-			p.Classes[class.String()] = c
+			p.Classes[class.String()] = classState(&s, class)
 		}
 		out.Pools[pool.name] = p
 	}
@@ -111,7 +112,8 @@ func classState(s *admission.Snapshot, class admission.Class) adminapi.Class {
 		Reserve: c.Reserve, Max: c.Max, InUse: c.InUse, Waiting: c.Waiting, Abandoned: c.Abandoned,
 		SharedUsed: c.SharedUsed, DryRun: c.DryRun, Beyond: c.Beyond,
 		Decisions: map[string]uint64{}, Outcomes: map[string]uint64{},
-		Hold: adminapi.Hold{Count: s.Holds[class].Count, Seconds: s.Holds[class].Sum},
+		Hold:   adminapi.Hold{Count: s.Holds[class].Count, Seconds: s.Holds[class].Sum},
+		Bucket: bucketState(c.Bucket), Bytes: bucketState(c.Bytes),
 	}
 	for d := range admission.NumDecisions {
 		if n := s.Decisions[class][d]; n > 0 || d == admission.DecisionAdmitted {
@@ -126,15 +128,19 @@ func classState(s *admission.Snapshot, class admission.Class) adminapi.Class {
 	return out
 }
 
-// tokensLeft is nil for a class without a budget, and for logins: theirs are
-// kept apart from the class's.
-func tokensLeft(c *admission.Controller, class admission.Class) *adminapi.Tokens {
-	limits := &c.Policy().Classes[class]
-	if class == admission.LoginStart || class == admission.LoginCallback || !limits.Bucket.On() && !limits.Bytes.On() {
+// level is the level of a budget that the gate keeps, full until first used.
+func level(b admission.BucketSnapshot, policy *admission.Policy, class admission.Class) admission.BucketSnapshot {
+	if p := policy.Classes[class].Bucket; b.Burst == 0 && p.On() {
+		return admission.BucketSnapshot{Burst: p.Burst, Tokens: float64(p.Burst)}
+	}
+	return b
+}
+
+func bucketState(b admission.BucketSnapshot) *adminapi.Bucket {
+	if b.Burst == 0 {
 		return nil
 	}
-	requests, bytes := c.Levels(class, time.Now())
-	return &adminapi.Tokens{Requests: requests, Bytes: bytes}
+	return &adminapi.Bucket{Burst: b.Burst, Tokens: b.Tokens}
 }
 
 // Interface guard.

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/caddy-admission/gateway/admission"
 )
@@ -87,10 +88,14 @@ func (l *line) refuseStatus(p *Pool) {
 //	    repo_max     <n>
 //	    wait         <n> <duration> | off
 //	    deadline     <duration> | none
+//	    stall        <duration> | none
+//	    body_idle    <duration>
+//	    min_rate     <size>
 //	    bucket       <burst> <n>/s
 //	    bytes        <size> <size>/s
 //	    caller_bucket <burst> <n>/s
 //	    clones       <n>
+//	    path         <path…>
 //	    dry_run
 //	}
 func (l *line) class(p *Pool) {
@@ -116,7 +121,11 @@ func (l *line) class(p *Pool) {
 		"caller_max":    {read: func(l *line) { l.callerMax(c) }, repeat: true},
 		"repo_max":      {read: func(l *line) { l.optionalCount(&c.RepoMax, 1, maxNumber) }},
 		"wait":          {read: func(l *line) { l.wait(c) }},
-		"deadline":      {read: func(l *line) { l.deadline(c) }},
+		"deadline":      {read: func(l *line) { l.durationOrNone(&c.Deadline, true) }},
+		"stall":         {read: func(l *line) { l.durationOrNone(&c.Stall, true) }},
+		"body_idle":     {read: func(l *line) { l.durationOrNone(&c.BodyIdle, false) }},
+		"min_rate":      {read: func(l *line) { l.rate(&c.MinRate) }},
+		"path":          {read: func(l *line) { l.classPaths(p, name) }, repeat: true},
 		"bucket":        {read: func(l *line) { l.bucket(&c.Bucket, false) }},
 		"bytes":         {read: func(l *line) { l.bucket(&c.Bytes, true) }},
 		"caller_bucket": {read: func(l *line) { l.bucket(&c.CallerBucket, false) }},
@@ -174,21 +183,53 @@ func (l *line) wait(c *admission.ClassConfig) {
 	c.Wait = &admission.WaitConfig{Size: n, Max: admission.Duration(d)}
 }
 
-func (l *line) deadline(c *admission.ClassConfig) {
-	const allowed = "a duration, for instance 10s or 2h, or none"
+// durationOrNone reads a duration; none, where it may be written, is zero.
+func (l *line) durationOrNone(to **admission.Duration, none bool) {
+	allowed := "a duration, for instance 10s or 2h"
+	if none {
+		allowed += ", or none"
+	}
 	if !l.want(1, 1, allowed) {
 		return
 	}
 	d, ok := parseDuration(l.args[0])
-	if l.args[0] == "none" {
-		d, ok = 0, true
-	}
-	if !ok || (d == 0 && l.args[0] != "none") {
+	isNone := none && l.args[0] == "none"
+	if !isNone && (!ok || d == 0) {
 		l.wrong(allowed)
 		return
 	}
 	out := admission.Duration(d)
-	c.Deadline = &out
+	*to = &out
+}
+
+// rate reads bytes per second, with or without a unit.
+func (l *line) rate(to **int64) {
+	const allowed = "bytes per second, for instance 1024 or 32KiB"
+	if !l.want(1, 1, allowed) {
+		return
+	}
+	n, ok := parseAmount(strings.TrimSuffix(l.args[0], "/s"), true)
+	if !ok || n != float64(int64(n)) {
+		l.wrong(allowed)
+		return
+	}
+	out := int64(n)
+	*to = &out
+}
+
+// classPaths puts paths into the class, as classify would.
+func (l *line) classPaths(p *Pool, class string) {
+	const allowed = "<path…>, for instance /proto.Woodpecker/*"
+	if !l.want(1, maxNumber, allowed) {
+		return
+	}
+	for _, path := range l.args {
+		if !strings.HasPrefix(path, "/") {
+			l.wrong(allowed)
+			return
+		}
+		l.rule(p, class, path, allowed)
+	}
 }
 
 func (l *line) clones(p *Pool, class string) {

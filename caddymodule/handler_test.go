@@ -95,8 +95,11 @@ func TestAdminState(t *testing.T) {
 	if !p.Active || p.Total.Max != 5 || p.Classes["anonymous"].InUse != 1 || p.Classes["push"].Reserve != 1 {
 		t.Errorf("state %+v", p)
 	}
-	if w := p.Classes["webhook"].Tokens; w == nil || w.Requests != 200 || w.Bytes != 32<<20 || p.Classes["push"].Tokens != nil {
-		t.Errorf("budgets of webhook %+v, of push %+v", w, p.Classes["push"].Tokens)
+	if w := p.Classes["webhook"]; w.Bucket == nil || w.Bucket.Tokens != 200 || w.Bytes == nil || w.Bytes.Tokens != 32<<20 || p.Classes["push"].Bucket != nil {
+		t.Errorf("budgets of webhook %+v, of push %+v", w, p.Classes["push"])
+	}
+	if l := p.Classes["login_start"].Bucket; l == nil || l.Burst != 16 || l.Tokens != 16 {
+		t.Errorf("budget of login_start %+v", l)
 	}
 	if len(p.Shares) == 0 || !strings.Contains(strings.Join(p.Shares, "\n"), "git total 5") {
 		t.Errorf("shares %q", p.Shares)

@@ -13,22 +13,24 @@ import (
 // Metric names start with caddy_admission_. Every label value comes from a
 // closed set of the engine, except pool, which is a name in the configuration.
 var (
-	decisionsDesc = desc("decisions_total", "Decisions about requests, by class and outcome.", "class", "outcome")
-	holdDesc      = desc("permit_hold_seconds", "How long permits were held.", "class")
-	inUseDesc     = desc("in_use", "Permits held while the client is there.", "class")
-	limitDesc     = desc("limit", "Most permits the class may hold; -1 is no limit.", "class")
-	waitingDesc   = desc("waiting", "Requests that wait for a permit.", "class")
-	abandonedDesc = desc("abandoned", "Permits held after the client left, until the upstream ends.", "class")
-	questionsDesc = desc("questions_total", "Questions to the upstream that prove a credential, by answer.", "answer")
-	verifyDesc    = desc("verify_total", "Questions to the forge about who a credential or session belongs to, by answer.", "answer")
-	replayedDesc  = desc("challenge_replayed_total", "Discovery requests answered from a remembered challenge.")
-	webhookDesc   = desc("webhook_admission_total", "Webhook deliveries, by how they ended.", "outcome")
-	limitedDesc   = desc("public_request_limited_total", "Refused requests that anybody can make, by class of route.", "route_class")
+	decisionsDesc    = desc("decisions_total", "Decisions about requests, by class and outcome.", "class", "outcome")
+	holdDesc         = desc("permit_hold_seconds", "How long permits were held.", "class")
+	inUseDesc        = desc("in_use", "Permits held while the client is there.", "class")
+	limitDesc        = desc("limit", "Most permits the class may hold; -1 is no limit.", "class")
+	waitingDesc      = desc("waiting", "Requests that wait for a permit.", "class")
+	abandonedDesc    = desc("abandoned", "Permits held after the client left, until the upstream ends.", "class")
+	questionsDesc    = desc("questions_total", "Questions to the upstream that prove a credential, by answer.", "answer")
+	verifyDesc       = desc("verify_total", "Questions to the forge about who a credential or session belongs to, by answer.", "answer")
+	replayedDesc     = desc("challenge_replayed_total", "Discovery requests answered from a remembered challenge.")
+	webhookDesc      = desc("webhook_admission_total", "Webhook deliveries, by how they ended.", "outcome")
+	overflowDesc     = desc("callers_overflow_total", "Decisions that found the table of callers full and used the budget newcomers share then.")
+	abandonedCutDesc = desc("abandoned_cut_total", "Abandoned work that was cut because half of its class was abandoned.")
+	limitedDesc      = desc("public_request_limited_total", "Refused requests that anybody can make, by class of route.", "route_class")
 )
 
 var allDescs = []*prometheus.Desc{
 	decisionsDesc, holdDesc, inUseDesc, limitDesc, waitingDesc, abandonedDesc,
-	questionsDesc, verifyDesc, replayedDesc, webhookDesc, limitedDesc,
+	questionsDesc, verifyDesc, replayedDesc, webhookDesc, limitedDesc, overflowDesc, abandonedCutDesc,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -63,6 +65,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		collectQuestions(ch, pool.name, id)
 		collectVerify(ch, pool.name, pool.state.Verified())
 		count(ch, replayedDesc, float64(id.ChallengesReplayed), pool.name)
+		count(ch, overflowDesc, float64(s.Callers.Overflow), pool.name)
+		count(ch, abandonedCutDesc, float64(pool.state.AbandonedCut()), pool.name)
 	}
 }
 

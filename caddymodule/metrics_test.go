@@ -103,7 +103,7 @@ func TestMetrics(t *testing.T) {
 func allNames() []string {
 	var names []string
 	for _, name := range []string{
-		"abandoned", "challenge_replayed_total", "decisions_total", "in_use", "limit", "permit_hold_seconds",
+		"abandoned", "abandoned_cut_total", "callers_overflow_total", "challenge_replayed_total", "decisions_total", "in_use", "limit", "permit_hold_seconds",
 		"public_request_limited_total", "questions_total", "verify_total", "waiting", "webhook_admission_total",
 	} {
 		names = append(names, "caddy_admission_"+name)

@@ -149,8 +149,8 @@ type ingressChange struct {
 func (s *ingressSite) ingressState(t testing.TB, class string) harness.Pool {
 	t.Helper()
 	p := s.Pool(t)
-	if p.Classes[class].Tokens == nil {
-		t.Fatalf("state: no tokens for class %s", class)
+	if p.Classes[class].Bucket == nil {
+		t.Fatalf("state: no bucket of class %s", class)
 	}
 	return p
 }
@@ -160,7 +160,7 @@ func changeOf(before, after harness.Pool, class string) ingressChange {
 	return ingressChange{
 		webhooks: grown(before.Ingress.Webhooks, after.Ingress.Webhooks),
 		logouts:  grown(before.Ingress.Logouts, after.Ingress.Logouts),
-		requests: a.Tokens.Requests - b.Tokens.Requests, bytes: a.Tokens.Bytes - b.Tokens.Bytes, inUse: b.InUse,
+		requests: a.Bucket.Tokens - b.Bucket.Tokens, bytes: a.Bytes.Left() - b.Bytes.Left(), inUse: b.InUse,
 	}
 }
 

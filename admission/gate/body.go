@@ -154,17 +154,18 @@ type body struct {
 	data     []byte
 	complete bool // data is all of it
 	lease    *bodyLease
+	pace     bodyPace
 }
 
 // readBody reads r's body within the account and replaces r.Body by a copy
 // that yields the same bytes. The caller closes the lease of the result when
 // the request is over. On an error nothing is held.
-func (s *State) readBody(w http.ResponseWriter, r *http.Request, caller admission.Key) (*body, error) {
+func (s *State) readBody(w http.ResponseWriter, r *http.Request, caller admission.Key, slow admission.SlowPolicy) (*body, error) {
 	lease, err := s.bodies.open(caller)
 	if err != nil {
 		return nil, err
 	}
-	b := &body{lease: lease}
+	b := &body{lease: lease, pace: bodyPace{slow: slow}}
 	if err := b.fill(w, r); err != nil {
 		lease.close()
 		return nil, err
@@ -224,8 +225,8 @@ func (b *body) extend() (full bool, err error) {
 	return false, nil
 }
 
-// readBy is when the next byte must be there: bodyIdle from the start, later
-// by what arrived at the minimum rate.
+// readBy is when the next byte must be there: the idle time from the start,
+// later by what arrived at the minimum rate.
 func (b *body) readBy(start time.Time) time.Time {
-	return start.Add(bodyIdle + time.Duration(len(b.data))*time.Second/bodyMinRate)
+	return b.pace.by(start, len(b.data), bodyIdle, bodyMinRate)
 }

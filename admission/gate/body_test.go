@@ -18,7 +18,7 @@ func TestBodyIsReplayedByteForByte(t *testing.T) {
 		s := &State{bodies: newBodyAccount()}
 		want := bytes.Repeat([]byte("git "), size/4+1)[:size]
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(want))
-		b, err := s.readBody(httptest.NewRecorder(), r, 7)
+		b, err := s.readBody(httptest.NewRecorder(), r, 7, admission.SlowPolicy{})
 		if err != nil {
 			t.Fatalf("%d bytes: %v", size, err)
 		}

@@ -48,7 +48,7 @@ func TestCutHoldsAgainstAnIdleWriter(t *testing.T) {
 	for name, late := range map[string]bool{"before the cut": false, "after the cut": true} {
 		t.Run(name, func(t *testing.T) {
 			deadline := admission.Duration(limit)
-			cfg := admission.Config{Classes: map[string]*admission.ClassConfig{"anonymous": {Deadline: &deadline}}}
+			cfg := admission.Config{Classes: map[string]*admission.ClassConfig{"anonymous": {Deadline: &deadline, Stall: ptr(admission.Duration(time.Hour))}}}
 			big := func(w http.ResponseWriter, r *http.Request) error {
 				for {
 					if _, err := w.Write(make([]byte, 32<<10)); err != nil {
@@ -59,7 +59,7 @@ func TestCutHoldsAgainstAnIdleWriter(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				policy, _ := cfg.Compile()
 				state := NewState(policy)
-				g, err := New(state, Options{Stall: time.Hour})
+				g, err := New(state, Options{})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -95,7 +95,7 @@ func TestCutHoldsAgainstAnIdleWriter(t *testing.T) {
 func TestCutEndsAHandlerThatIgnoresItsContext(t *testing.T) {
 	const limit, step = 10 * time.Second, 10 * time.Millisecond
 	deadline := admission.Duration(limit)
-	cfg := admission.Config{Classes: map[string]*admission.ClassConfig{"anonymous": {Deadline: &deadline}}}
+	cfg := admission.Config{Classes: map[string]*admission.ClassConfig{"anonymous": {Deadline: &deadline, Stall: ptr(admission.Duration(time.Hour))}}}
 	start, took := time.Time{}, time.Duration(0)
 	deaf := func(w http.ResponseWriter, _ *http.Request) error {
 		start = time.Now()

@@ -147,7 +147,8 @@ func (g *Gate) repositoryKey(s *subject) admission.Key {
 
 // request is the engine's view of the subject.
 func (g *Gate) request(r *http.Request, s *subject) *admission.Request {
-	q := &admission.Request{Class: s.class, Now: s.now, Group: s.group, Proven: s.proven(), Continuation: s.resume}
+	q := &admission.Request{Class: s.class, Now: s.now, Group: s.group, Proven: s.proven(), Continuation: s.resume,
+		ComesBack: isLFS(s.result.Kind)}
 	g.setCaller(q, s.addr, s.caller)
 	if q.Proven {
 		q.Keys[admission.ByCredential] = g.userKey(s)

@@ -79,7 +79,7 @@ func (g *Gate) serveGit(w http.ResponseWriter, r *http.Request, s *subject, next
 	var b *body
 	if buffersBody(s.result.Kind) && r.Body != nil && r.Body != http.NoBody {
 		var err error
-		if b, err = g.state.readBody(w, r, s.caller); err != nil {
+		if b, err = g.state.readBody(w, r, s.caller, g.state.Controller.Policy().Classes[s.class].Slow); err != nil {
 			g.refuseBody(w, r, s, err)
 			return nil
 		}
@@ -141,6 +141,7 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request, s *subject) (admiss
 		// from memory.
 		req.HasAnswer = true
 		if permit, ref := g.state.Controller.TryAdmit(req); ref == nil || ref.Would {
+			g.logWould(ref)
 			return permit, true
 		}
 		g.replay(w, r, c)
@@ -151,7 +152,7 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request, s *subject) (admiss
 	case ref == nil:
 		return permit, true
 	case ref.Would:
-		g.log(Event{Class: ref.Class, Reason: ref.Reason.String(), Retry: ref.RetryAfter, Would: true})
+		g.logWould(ref)
 		return permit, true
 	case ref.Reason == admission.ReasonGone:
 		d := DecisionFrom(r.Context())
@@ -160,6 +161,13 @@ func (g *Gate) admit(w http.ResponseWriter, r *http.Request, s *subject) (admiss
 	}
 	g.refuse(w, r, g.limitAnswer(ref, s.result.Kind))
 	return permit, false
+}
+
+// logWould logs what dry run let pass; ref may be nil.
+func (g *Gate) logWould(ref *admission.Refusal) {
+	if ref != nil && ref.Would {
+		g.log(Event{Class: ref.Class, Reason: ref.Reason.String(), Retry: ref.RetryAfter, Would: true})
+	}
 }
 
 func (g *Gate) log(e Event) {
@@ -244,7 +252,7 @@ func (x *exchange) prepare(dog *watchdog) {
 	if x.g.opts.StreamRefuses {
 		x.before = x.out.ResponseWriter.Header().Clone()
 	}
-	if x.s.holdsAnswer() {
+	if x.s.holdsAnswer() || x.namesUser() {
 		x.out.hold(x.judge)
 	}
 }
@@ -279,14 +287,12 @@ func (x *exchange) finish(err error, dog *watchdog, p any) (cause error) {
 
 // limits are the times of a request of class c.
 func (g *Gate) limits(c admission.Class) limits {
-	d := g.state.Controller.Policy().Classes[c].Deadline
-	switch c {
-	case admission.Discovery, admission.Candidate:
-		return limits{first: d, stall: g.opts.Stall}
-	case admission.Other, admission.Stream:
-		return limits{hard: d}
+	p := &g.state.Controller.Policy().Classes[c]
+	l := limits{hard: p.Deadline, slow: p.Slow}
+	if c == admission.Discovery || c == admission.Candidate {
+		l.hard, l.first = 0, p.Deadline
 	}
-	return limits{hard: d, stall: g.opts.Stall}
+	return l
 }
 
 // failed is the status that counts for the outcome.
@@ -370,6 +376,8 @@ func (x *exchange) judge(complete bool) {
 		x.saveChallenge(complete)
 	case s.state == classify.Unproven && ok:
 		x.prove()
+	case s.state == classify.Proven && ok:
+		x.name()
 	}
 	if complete && x.out.status != 0 {
 		x.permit.End(outcomeOf(x.out, x.out.status, nil, x.r.Context(), nil))

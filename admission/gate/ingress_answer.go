@@ -55,5 +55,8 @@ func (g *Gate) answerIngress(w http.ResponseWriter, r *http.Request, a ingressAn
 	if r.Method != http.MethodHead {
 		_, _ = w.Write([]byte(a.text))
 	}
+	if !a.bodyRead {
+		afterAnswer(w, r)
+	}
 	g.log(Event{Class: a.class, Reason: a.reason, Status: a.status, Retry: a.retry})
 }

@@ -8,9 +8,11 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/caddy-admission/gateway/admission"
 )
 
-// How fast the body of a webhook or a logout must come.
+// How fast a small body must come where its class says nothing.
 const (
 	hookFirstByte = time.Second
 	hookMinRate   = 64 << 10 // bytes a second after that
@@ -18,18 +20,35 @@ const (
 	hookGrown     = 1 << 20 // what must have arrived before the whole size is allocated
 )
 
+// bodyPace is how large a body may be and how fast it must come.
+type bodyPace struct {
+	limit int64
+	slow  admission.SlowPolicy
+}
+
+// by is when the next byte must be there after n of them.
+func (p bodyPace) by(start time.Time, n int, idle time.Duration, rate int64) time.Time {
+	if p.slow.BodyIdle > 0 {
+		idle = p.slow.BodyIdle
+	}
+	if p.slow.MinRate > 0 {
+		rate = p.slow.MinRate
+	}
+	return start.Add(idle + time.Duration(float64(n)/float64(rate)*float64(time.Second)))
+}
+
 var errBodyTooLarge = errors.New("request body above its cap")
 
-// readHookBody reads all of r's body: the first byte within a second, then at
-// least 64 KiB a second, at most limit bytes whatever was declared. Memory
+// readHookBody reads all of r's body at its pace: by default the first byte within
+// a second, then at least 64 KiB a second, at most its limit whatever was declared. Memory
 // grows with what arrives; from 1 MiB on, the declared size or the limit is
 // allocated once. dog's end is honoured. arrived counts as it reads.
 //
 // The memory of a large body comes from buffers and goes back there when this
 // fails; the caller gives it back otherwise.
-func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit int64, arrived *atomic.Int64, buffers *bodyBuffers) (_ []byte, err error) {
+func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, pace bodyPace, arrived *atomic.Int64, buffers *bodyBuffers) (_ []byte, err error) {
 	rc := http.NewResponseController(w)
-	start, size := clock(), limit
+	start, size := clock(), pace.limit
 	if r.ContentLength >= 0 {
 		size = min(size, r.ContentLength)
 	}
@@ -46,7 +65,7 @@ func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit i
 		if len(buf) == cap(buf) {
 			buf = grow(buf, size, buffers)
 		}
-		by := start.Add(hookFirstByte + time.Duration(len(buf))*time.Second/hookMinRate)
+		by := pace.by(start, len(buf), hookFirstByte, hookMinRate)
 		_ = rc.SetReadDeadline(by)
 		if cause := dog.cut(); cause != nil {
 			_ = rc.SetReadDeadline(clock()) // the watchdog's own may just have been overwritten
@@ -56,7 +75,7 @@ func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, limit i
 		buf = buf[:len(buf)+n]
 		arrived.Store(int64(len(buf)))
 		switch {
-		case int64(len(buf)) > limit:
+		case int64(len(buf)) > pace.limit:
 			return nil, errBodyTooLarge
 		case err == io.EOF:
 			return buf, nil

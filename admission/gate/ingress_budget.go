@@ -32,6 +32,7 @@ type hookHold struct {
 	arrived atomic.Int64 // body bytes read so far
 
 	permit    admission.Permit
+	would     *admission.Refusal // what dry run let pass; not changed later
 	known     bool
 	reading   bool // the body is incomplete
 	ended     bool
@@ -82,17 +83,21 @@ func (s *IngressState) admitHookLocked(q *hookClaim, cut func(error)) (hold, dis
 		hold.share = s.strangers.get(q.group, quarter(p.Bucket), quarter(p.Bytes), q.now)
 	}
 	hold.own = s.ownLocked(q.own, q.hook.Bucket, q.hook.Bytes, q.now)
-	if ref := s.shortageLocked(p, q, hold, &req, strict); ref != nil && !p.DryRun {
-		s.controller.CountRefusal(admission.Webhook, ref.reason)
-		return nil, nil, ref
+	if ref := s.shortageLocked(p, q, hold, &req, strict); ref != nil {
+		if !p.DryRun {
+			s.controller.CountRefusal(admission.Webhook, ref.reason)
+			return nil, nil, ref
+		}
+		req.Stopped = ref.reason
 	}
-	if hold.known && len(s.holds) >= p.Max && s.fitsBuckets(&req, p) {
+	if hold.known && len(s.holds) >= p.Max && !p.DryRun && s.onlyPlaceMissing(&req, p) {
 		displaced = s.displaceLocked()
 	}
 	permit, ref := s.controller.TryAdmit(&req)
 	if ref != nil && !ref.Would {
 		return nil, displaced, hookRefusalOf(ref)
 	}
+	hold.would = ref
 	hold.permit = permit
 	s.chargeLocked(p, q, hold, &req)
 	s.holds[hold] = struct{}{}
@@ -130,8 +135,12 @@ func floorWait(p admission.BucketPolicy, level float64, n int64) time.Duration {
 	return time.Duration(math.Ceil(min(missing/p.PerSecond, 300) * float64(time.Second)))
 }
 
-// fitsBuckets reports whether only a place is missing.
-func (s *IngressState) fitsBuckets(req *admission.Request, p *admission.ClassPolicy) bool {
+// onlyPlaceMissing reports whether one place more would admit req: neither its
+// caller's own limits nor a bucket are in the way.
+func (s *IngressState) onlyPlaceMissing(req *admission.Request, p *admission.ClassPolicy) bool {
+	if s.controller.Stopper(req) != admission.ReasonPoolFull {
+		return false
+	}
 	requests, bytes := s.controller.Levels(admission.Webhook, req.Now)
 	return (!p.Bucket.On() || requests >= 1) && (!p.Bytes.On() || bytes >= float64(min(req.Bytes, p.Bytes.Burst)))
 }

@@ -30,6 +30,7 @@ type startWaiter struct {
 	startClaim
 	seq     uint64
 	place   uint64        // waiters of the same caller before it
+	after   time.Time     // its caller has no token of its own before
 	wake    chan struct{} // closed to make the waiter look again
 	dropped bool
 }
@@ -37,7 +38,8 @@ type startWaiter struct {
 // startClaim is who asks for a login.
 type startClaim struct {
 	group, caller admission.Key
-	callers       uint64 // how many the caller's address stands for, at least 1
+	own           admission.Key // whose own budget is charged; 0 for nobody's
+	callers       uint64        // how many the caller's address stands for, at least 1
 }
 
 // laneMax bounds the lane whatever the class's wait size: every turn looks at
@@ -87,36 +89,87 @@ func (t *servedTable) served(k admission.Key, turn, n uint64) {
 	t.order = t.order[1:]
 }
 
-// acquireStart takes one token of the login-start budget, waiting as long and
-// among as many as the class allows. It returns the reason of a refusal and
-// when to come back.
-func (s *IngressState) acquireStart(ctx context.Context, p *admission.ClassPolicy, who startClaim) (admission.Reason, time.Duration) {
-	now := clock()
-	s.mu.Lock()
-	l := &s.login.starts
-	l.applyLocked(p.Bucket, now)
-	if !p.Bucket.On() || p.DryRun {
-		s.mu.Unlock()
-		return admission.ReasonNone, 0
+// startTicket is what an admitted login start was charged.
+type startTicket struct {
+	caller admission.Key
+	token  admission.CallerToken
+	paid   bool // a token of the class's budget
+}
+
+// startRefusal says why a start was not admitted.
+type startRefusal struct {
+	reason admission.Reason
+	retry  time.Duration
+	would  bool // dry run: it goes on
+}
+
+// acquireStart takes one token of the login-start budget and one of the
+// caller's own, both or none, waiting as long and among as many as the class
+// allows. A caller that is short of its own holds nobody else up. In dry run a
+// refusal comes with would set.
+func (s *IngressState) acquireStart(ctx context.Context, p *admission.ClassPolicy, who startClaim) (startTicket, *startRefusal) {
+	me, ticket, ref := s.joinStarts(p, who)
+	if me == nil {
+		return ticket, ref
 	}
-	l.seq++
-	me := &startWaiter{startClaim: who, seq: l.seq, wake: make(chan struct{})}
-	l.addLocked(me)
-	if len(l.waiting) > min(max(p.WaitSize, 1), laneMax) {
-		l.dropLocked(l.worstLocked())
-	}
-	s.mu.Unlock()
 	deadline := time.NewTimer(p.WaitMax)
 	defer deadline.Stop()
-	for first := true; ; first = false {
-		reason, again, wake := s.tryStart(me, ctx, first && (p.WaitSize == 0 || p.WaitMax == 0))
+	for {
+		ticket, ref, again, wake := s.tryStart(ctx, me)
 		if again == 0 && wake == nil {
-			return reason, s.startRetry()
+			return ticket, ref
 		}
 		if reason, over := waitTurn(ctx, again, wake, deadline.C); over {
-			return s.leaveStart(me, reason)
+			return startTicket{}, s.leaveStart(me, reason)
 		}
 	}
+}
+
+// joinStarts decides at once where nothing is limited, nothing may wait or
+// waiting would be in vain; else it returns the waiter that has joined.
+func (s *IngressState) joinStarts(p *admission.ClassPolicy, who startClaim) (*startWaiter, startTicket, *startRefusal) {
+	now := clock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := &s.login.starts
+	l.applyLocked(p.Bucket, now)
+	if !p.Bucket.On() && !p.CallerBucket.On() {
+		return nil, startTicket{}, nil
+	}
+	waits := p.WaitSize > 0 && p.WaitMax > 0
+	me := &startWaiter{startClaim: who, place: l.placeLocked(who.caller), wake: make(chan struct{})}
+	if own := s.ownWait(me, now, int64(me.place)+1); own > 0 && (!waits || p.DryRun || own > p.WaitMax) {
+		return nil, startTicket{}, &startRefusal{admission.ReasonCallerBucket, retryAfter(own), p.DryRun}
+	}
+	if !waits || p.DryRun {
+		if wait := l.bucket.Shortage(now, 1); wait > 0 {
+			return nil, startTicket{}, &startRefusal{admission.ReasonClassBucket, s.startRetryLocked(), p.DryRun}
+		}
+		return nil, s.chargeStartLocked(me, now), nil
+	}
+	l.seq++
+	me.seq = l.seq
+	l.waiting = append(l.waiting, me)
+	if len(l.waiting) > min(p.WaitSize, laneMax) {
+		l.dropLocked(l.worstLocked())
+	}
+	return me, startTicket{}, nil
+}
+
+// ownWait is the time until the waiter's caller has n tokens of its own.
+func (s *IngressState) ownWait(w *startWaiter, now time.Time, n int64) time.Duration {
+	return s.controller.CallerShortage(admission.LoginStart, w.own, now, n)
+}
+
+// chargeStartLocked takes the tokens that were just seen to be there.
+func (s *IngressState) chargeStartLocked(w *startWaiter, now time.Time) startTicket {
+	l := &s.login.starts
+	token, _ := s.controller.TakeCaller(admission.LoginStart, w.own, now)
+	l.bucket.Take(now, 1)
+	l.turn++
+	l.groups.served(w.group, l.turn, 1)
+	l.callers.served(w.caller, l.turn, w.callers)
+	return startTicket{caller: w.caller, token: token, paid: l.bucket.Policy().On()}
 }
 
 // waitTurn waits until the waiter should look again; over means it must leave.
@@ -138,52 +191,63 @@ func waitTurn(ctx context.Context, again time.Duration, wake <-chan struct{}, de
 	return admission.ReasonNone, false
 }
 
-// tryStart lets me take a token if it is first and one is there. Otherwise it
-// returns when or on what to look again; neither means the matter is decided.
-func (s *IngressState) tryStart(me *startWaiter, ctx context.Context, once bool) (reason admission.Reason, again time.Duration, wake <-chan struct{}) {
+// tryStart lets me take its tokens if it is first among those whose callers
+// have one and the class has one too. Otherwise it returns when or on what to
+// look again; neither means the matter is decided.
+func (s *IngressState) tryStart(ctx context.Context, me *startWaiter) (t startTicket, ref *startRefusal, again time.Duration, wake <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.login.starts
 	if me.dropped {
-		return admission.ReasonQueueFull, 0, nil
+		return t, &startRefusal{reason: admission.ReasonQueueFull, retry: s.startRetryLocked()}, 0, nil
+	}
+	if ctx.Err() != nil {
+		l.removeLocked(me)
+		return t, &startRefusal{reason: admission.ReasonGone}, 0, nil
 	}
 	now := clock()
-	wait := l.bucket.Shortage(now, 1)
-	first := l.bestLocked() == me
+	first, wait := s.firstLocked(now) == me, l.bucket.Shortage(now, 1)
 	switch {
-	case ctx.Err() != nil:
-		l.removeLocked(me)
-		return admission.ReasonGone, 0, nil
 	case first && wait == 0:
-		l.bucket.Take(now, 1)
-		l.turn++
-		l.groups.served(me.group, l.turn, 1)
-		l.callers.served(me.caller, l.turn, me.callers)
+		t = s.chargeStartLocked(me, now)
 		l.removeLocked(me)
-		return admission.ReasonNone, 0, nil
-	case once:
-		l.removeLocked(me)
-		return admission.ReasonClassBucket, 0, nil
+		return t, nil, 0, nil
 	case first:
 		again = max(wait, time.Millisecond)
+	case me.after.After(now):
+		again = max(me.after.Sub(now), time.Millisecond)
 	}
 	if isClosed(me.wake) {
 		me.wake = make(chan struct{})
 	}
-	return admission.ReasonNone, again, me.wake
+	return t, nil, again, me.wake
+}
+
+// firstLocked is whose turn it is, nil when every caller that waits is short of
+// its own tokens. Those it finds short are passed over until theirs are there.
+func (s *IngressState) firstLocked(now time.Time) *startWaiter {
+	for {
+		best := s.login.starts.bestLocked(now)
+		if best == nil {
+			return nil
+		}
+		own := s.ownWait(best, now, 1)
+		if own == 0 {
+			return best
+		}
+		best.after = now.Add(own)
+	}
 }
 
 // leaveStart removes a waiter that gave up.
-func (s *IngressState) leaveStart(me *startWaiter, reason admission.Reason) (admission.Reason, time.Duration) {
-	s.mu.Lock()
-	s.login.starts.removeLocked(me)
-	s.mu.Unlock()
-	return reason, s.startRetry()
-}
-
-func (s *IngressState) startRetry() time.Duration {
+func (s *IngressState) leaveStart(me *startWaiter, reason admission.Reason) *startRefusal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.login.starts.removeLocked(me)
+	return &startRefusal{reason: reason, retry: s.startRetryLocked()}
+}
+
+func (s *IngressState) startRetryLocked() time.Duration {
 	l := &s.login.starts
 	if l.bucket == nil {
 		return time.Second
@@ -192,14 +256,22 @@ func (s *IngressState) startRetry() time.Duration {
 	return retryAfter(time.Duration(len(l.waiting)+1) * per)
 }
 
-// giveBackStart returns the token of a start that got no place.
-func (s *IngressState) giveBackStart() {
+// giveBackStart returns the tokens of a start that got no place.
+func (s *IngressState) giveBackStart(t startTicket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := &s.login.starts; l.bucket != nil {
-		l.bucket.GiveBack(clock(), 1)
-		l.wakeLocked()
+	t.token.GiveBack()
+	l := &s.login.starts
+	if l.bucket == nil || !t.paid {
+		return
 	}
+	l.bucket.GiveBack(clock(), 1)
+	for _, w := range l.waiting {
+		if w.caller == t.caller {
+			w.after = time.Time{}
+		}
+	}
+	l.wakeLocked()
 }
 
 func (l *startLane) applyLocked(p admission.BucketPolicy, now time.Time) {
@@ -209,13 +281,14 @@ func (l *startLane) applyLocked(p admission.BucketPolicy, now time.Time) {
 	l.bucket.Apply(p, now)
 }
 
-func (l *startLane) addLocked(w *startWaiter) {
+// placeLocked is how many of the caller wait already.
+func (l *startLane) placeLocked(caller admission.Key) (n uint64) {
 	for _, o := range l.waiting {
-		if o.caller == w.caller {
-			w.place++
+		if o.caller == caller {
+			n++
 		}
 	}
-	l.waiting = append(l.waiting, w)
+	return n
 }
 
 // rankLocked orders waiters: lower goes first.
@@ -232,8 +305,12 @@ func less(a, b [4]uint64) bool {
 	return false
 }
 
-func (l *startLane) bestLocked() (best *startWaiter) {
+// bestLocked passes over those whose callers are short at now.
+func (l *startLane) bestLocked(now time.Time) (best *startWaiter) {
 	for _, w := range l.waiting {
+		if w.after.After(now) {
+			continue
+		}
 		if best == nil || less(l.rankLocked(w), l.rankLocked(best)) {
 			best = w
 		}
@@ -272,7 +349,7 @@ func (l *startLane) removeLocked(w *startWaiter) {
 }
 
 func (l *startLane) wakeLocked() {
-	if best := l.bestLocked(); best != nil {
+	if best := l.bestLocked(clock()); best != nil {
 		closeOnce(best.wake)
 	}
 }

@@ -48,13 +48,16 @@ func (s *IngressState) sawState(k admission.Key, now time.Time) {
 // callbackTicket is the budget part of an admitted callback.
 type callbackTicket struct {
 	known bool
+	paid  bool // nothing was taken in dry run where something was short
 	state admission.Key
 	until time.Time
+	token admission.CallerToken
 }
 
-// admitCallback takes a token of the budget that the callback's state belongs
-// to. A seen state is used up. Unknown callbacks hold at most half the pool.
-func (s *IngressState) admitCallback(p *admission.ClassPolicy, state admission.Key, now time.Time) (t callbackTicket, reason admission.Reason, retry time.Duration) {
+// admitCallback takes a token of the caller's own budget and one of the budget
+// that the callback's state belongs to, both or none. A seen state is used up.
+// Unknown callbacks hold at most half the pool.
+func (s *IngressState) admitCallback(p *admission.ClassPolicy, state, caller admission.Key, now time.Time) (t callbackTicket, _ *startRefusal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.login
@@ -63,44 +66,63 @@ func (s *IngressState) admitCallback(p *admission.ClassPolicy, state admission.K
 	}
 	until, seen := l.states[state]
 	t = callbackTicket{known: seen && !now.After(until) && state != 0, state: state, until: until}
-	bucket := l.unknown
-	if t.known {
-		bucket = l.known
-	}
-	bucket.Apply(p.Bucket, now)
-	wait := bucket.Shortage(now, 1)
-	switch {
-	case p.DryRun:
-	case wait > 0:
-		return t, admission.ReasonClassBucket, retryAfter(wait)
-	case !t.known && p.Max != admission.Unlimited && l.held >= max(1, p.Max/2):
-		return t, admission.ReasonPoolFull, retryAfter(time.Second)
-	}
-	bucket.Take(now, 1)
-	if t.known {
-		delete(l.states, state)
-	} else {
+	if !t.known {
 		l.held++
 	}
-	return t, admission.ReasonNone, 0
+	bucket := l.bucketOf(t.known)
+	bucket.Apply(p.Bucket, now)
+	ref := &startRefusal{would: p.DryRun}
+	own := s.controller.CallerShortage(admission.LoginCallback, caller, now, 1)
+	wait := bucket.Shortage(now, 1)
+	switch {
+	case own > 0:
+		ref.reason, ref.retry = admission.ReasonCallerBucket, retryAfter(own)
+	case wait > 0:
+		ref.reason, ref.retry = admission.ReasonClassBucket, retryAfter(wait)
+	case !t.known && p.Max != admission.Unlimited && l.held > max(1, p.Max/2):
+		ref.reason, ref.retry = admission.ReasonPoolFull, retryAfter(time.Second)
+	default:
+		t.token, _ = s.controller.TakeCaller(admission.LoginCallback, caller, now)
+		bucket.Take(now, 1)
+		t.paid = true
+		if t.known {
+			delete(l.states, state)
+		}
+		return t, nil
+	}
+	switch {
+	case t.known && ref.would:
+		delete(l.states, state)
+	case !t.known && !ref.would:
+		l.held--
+	}
+	return t, ref
 }
 
-// endCallback gives a callback's share back; refused also its token and state.
+func (l *loginState) bucketOf(known bool) *admission.Bucket {
+	if known {
+		return l.known
+	}
+	return l.unknown
+}
+
+// endCallback gives a callback's share back; refused also its tokens and state.
 func (s *IngressState) endCallback(t callbackTicket, refused bool, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := &s.login
-	bucket := l.unknown
-	if t.known {
-		bucket = l.known
-	} else {
+	if !t.known {
 		l.held--
 	}
-	if refused {
-		bucket.GiveBack(now, 1)
-		if t.known {
-			l.states[t.state] = t.until
-		}
+	if !refused {
+		return
+	}
+	t.token.GiveBack()
+	if t.paid {
+		l.bucketOf(t.known).GiveBack(now, 1)
+	}
+	if t.known {
+		l.states[t.state] = t.until
 	}
 }
 
@@ -122,17 +144,15 @@ func isCallback(r *http.Request) bool {
 func (g *Gate) serveStart(w http.ResponseWriter, r *http.Request, next Next) error {
 	st, p := g.state.Ingress, &g.state.Controller.Policy().Classes[admission.LoginStart]
 	addr, group, caller := g.callerKeys(r)
-	reason, retry := st.acquireStart(r.Context(), p, startClaim{group, caller, g.callersAt(addr)})
-	if reason != admission.ReasonNone {
-		g.state.Controller.CountRefusal(admission.LoginStart, reason)
-		g.refuseLogin(w, r, admission.LoginStart, reason, retry)
+	ticket, short := st.acquireStart(r.Context(), p, startClaim{group, caller, g.ownKey(addr, caller), g.callersAt(addr)})
+	if short != nil && !short.would {
+		g.state.Controller.CountRefusal(admission.LoginStart, short.reason)
+		g.refuseLogin(w, r, admission.LoginStart, short.reason, short.retry)
 		return nil
 	}
-	req := &admission.Request{Class: admission.LoginStart, Group: group, Continuation: true}
-	g.setCaller(req, addr, caller)
-	permit, ref := g.state.Controller.Admit(r.Context(), req)
-	if ref != nil && !ref.Would {
-		st.giveBackStart()
+	permit, ref := g.loginPermit(r, admission.LoginStart, group, short)
+	if ref != nil {
+		st.giveBackStart(ticket)
 		g.refuseLogin(w, r, admission.LoginStart, ref.Reason, ref.RetryAfter)
 		return nil
 	}
@@ -147,23 +167,45 @@ func (g *Gate) serveCallback(w http.ResponseWriter, r *http.Request, next Next) 
 			reason: admission.ReasonSlowBody.String(), text: "gateway: the form arrives too slowly\n", broken: true})
 		return nil
 	}
-	t, reason, retry := st.admitCallback(p, state, clock())
-	if reason != admission.ReasonNone {
-		g.state.Controller.CountRefusal(admission.LoginCallback, reason)
-		g.refuseLogin(w, r, admission.LoginCallback, reason, retry)
+	addr, group, caller := g.callerKeys(r)
+	t, short := st.admitCallback(p, state, g.ownKey(addr, caller), clock())
+	if short != nil && !short.would {
+		g.state.Controller.CountRefusal(admission.LoginCallback, short.reason)
+		g.refuseLogin(w, r, admission.LoginCallback, short.reason, short.retry)
 		return nil
 	}
-	addr, group, caller := g.callerKeys(r)
-	req := &admission.Request{Class: admission.LoginCallback, Group: group, Continuation: true}
-	g.setCaller(req, addr, caller)
-	permit, ref := g.state.Controller.Admit(r.Context(), req)
-	refused := ref != nil && !ref.Would
-	defer func() { st.endCallback(t, refused, clock()) }()
-	if refused {
+	permit, ref := g.loginPermit(r, admission.LoginCallback, group, short)
+	defer func() { st.endCallback(t, ref != nil, clock()) }()
+	if ref != nil {
 		g.refuseLogin(w, r, admission.LoginCallback, ref.Reason, ref.RetryAfter)
 		return nil
 	}
 	return g.runLogin(w, r, next, admission.LoginCallback, permit)
+}
+
+// loginPermit takes a place for a request whose budgets are settled: they were
+// charged, or short says what dry run lets pass.
+func (g *Gate) loginPermit(r *http.Request, class admission.Class, group admission.Key, short *startRefusal) (admission.Permit, *admission.Refusal) {
+	req := &admission.Request{Class: class, Group: group, Continuation: true}
+	addr, _, caller := g.callerKeys(r)
+	g.setCaller(req, addr, caller)
+	if short != nil {
+		req.Stopped = short.reason
+	}
+	permit, ref := g.state.Controller.Admit(r.Context(), req)
+	if ref != nil && ref.Would {
+		g.logWould(ref)
+		return permit, nil
+	}
+	return permit, ref
+}
+
+// ownKey is whose own budget pays: nobody's where an address is many callers.
+func (g *Gate) ownKey(addr netip.Addr, caller admission.Key) admission.Key {
+	if within(g.opts.People.Shared, addr) {
+		return 0
+	}
+	return caller
 }
 
 // callerKeys are the address, the group and the caller of r. A proxy that may not name its
@@ -185,7 +227,7 @@ func (g *Gate) callbackState(w http.ResponseWriter, r *http.Request) (_ admissio
 		defer dog.stop()
 		defer g.state.Ingress.enterReader(dog.cutWith, clock())()
 		var arrived atomic.Int64
-		body, err := readHookBody(w, r, dog, formMax, &arrived, nil)
+		body, err := readHookBody(w, r, dog, bodyPace{limit: formMax}, &arrived, nil)
 		if err != nil {
 			return 0, false
 		}
@@ -205,7 +247,7 @@ func (g *Gate) stateKey(state string) admission.Key {
 // runLogin holds permit while next serves r and remembers the state of a
 // redirect.
 func (g *Gate) runLogin(w http.ResponseWriter, r *http.Request, next Next, class admission.Class, permit admission.Permit) (err error) {
-	ctx, dog := watch(r.Context(), w, limits{hard: g.state.Controller.Policy().Classes[class].Deadline, stall: g.opts.Stall})
+	ctx, dog := watch(r.Context(), w, g.limits(class))
 	out := newWriter(w, dog)
 	out.onBegin = func(status int) {
 		if status >= 300 && status < 400 {

@@ -222,22 +222,34 @@ func TestStartWaitsFiveSeconds(t *testing.T) {
 	})
 }
 
+// startLaneOf is a State's ingress part whose class login_start is c.
+func startLaneOf(t *testing.T, c admission.ClassConfig) (*IngressState, *admission.ClassPolicy) {
+	t.Helper()
+	policy, problems := admission.Config{Classes: map[string]*admission.ClassConfig{"login_start": &c}}.Compile()
+	if policy == nil {
+		t.Fatal(problems)
+	}
+	return newIngressState(admission.NewController(policy)), &policy.Classes[admission.LoginStart]
+}
+
 // A start that leaves takes no token with it.
 func TestStartLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newIngressState(nil)
-		p := &admission.ClassPolicy{WaitSize: 4, WaitMax: time.Minute, Bucket: admission.BucketPolicy{Burst: 1, PerSecond: 1}}
-		if r, _ := st.acquireStart(context.Background(), p, startClaim{1, 1, 1}); r != admission.ReasonNone {
+		st, p := startLaneOf(t, admission.ClassConfig{
+			Wait:   &admission.WaitConfig{Size: 4, Max: admission.Duration(time.Minute)},
+			Bucket: &admission.BucketConfig{Burst: 1, PerSecond: 1},
+		})
+		if _, r := st.acquireStart(context.Background(), p, startClaim{1, 1, 1, 1}); r != nil {
 			t.Fatal(r)
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 		defer cancel()
-		if r, _ := st.acquireStart(ctx, p, startClaim{1, 1, 1}); r != admission.ReasonGone {
-			t.Errorf("%s, want gone", r)
+		if _, r := st.acquireStart(ctx, p, startClaim{1, 1, 1, 1}); r == nil || r.reason != admission.ReasonGone {
+			t.Errorf("%v, want gone", r)
 		}
 		start := time.Now()
-		if r, _ := st.acquireStart(context.Background(), p, startClaim{2, 2, 1}); r != admission.ReasonNone || time.Since(start) > time.Second {
-			t.Errorf("%s after %v", r, time.Since(start))
+		if _, r := st.acquireStart(context.Background(), p, startClaim{2, 2, 2, 1}); r != nil || time.Since(start) > time.Second {
+			t.Errorf("%v after %v", r, time.Since(start))
 		}
 	})
 }
@@ -245,14 +257,16 @@ func TestStartLeaves(t *testing.T) {
 // The lane's order, told as text: who gets the next token.
 func TestStartLaneOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		st := newIngressState(nil)
-		p := &admission.ClassPolicy{WaitSize: 5, WaitMax: time.Minute, Bucket: admission.BucketPolicy{Burst: 1, PerSecond: 1}}
+		st, p := startLaneOf(t, admission.ClassConfig{
+			Wait:   &admission.WaitConfig{Size: 5, Max: admission.Duration(time.Minute)},
+			Bucket: &admission.BucketConfig{Burst: 1, PerSecond: 1},
+		})
 		var order []string
 		arrive := func(name string, group, caller admission.Key) {
 			go func() {
-				r, _ := st.acquireStart(context.Background(), p, startClaim{group, caller, 1})
-				if r != admission.ReasonNone {
-					name += ":" + r.String()
+				_, r := st.acquireStart(context.Background(), p, startClaim{group, caller, caller, 1})
+				if r != nil {
+					name += ":" + r.reason.String()
 				}
 				st.mu.Lock()
 				order = append(order, name)

@@ -118,11 +118,15 @@ func (g *Gate) serveLogout(w http.ResponseWriter, r *http.Request, next Next, c 
 	outcome = x.run(next)
 }
 
+func (x *logoutExchange) policy() *admission.ClassPolicy {
+	return &x.g.state.Controller.Policy().Classes[admission.Logout]
+}
+
 func (x *logoutExchange) run(next Next) LogoutOutcome {
 	if bad := x.c.Checker.CheckHead(x.r); bad != nil {
 		return x.malformed(bad, false)
 	}
-	x.ctx, x.dog = watch(x.r.Context(), x.w, limits{hard: x.g.state.Controller.Policy().Classes[admission.Logout].Deadline})
+	x.ctx, x.dog = watch(x.r.Context(), x.w, limits{hard: x.policy().Deadline})
 	defer x.dog.stop()
 	if o, ok := x.readAndVerify(); !ok {
 		return o
@@ -150,7 +154,7 @@ var logoutPermitOutcome = [numLogoutOutcomes]admission.Outcome{
 func (x *logoutExchange) readAndVerify() (o LogoutOutcome, ok bool) {
 	defer x.st.enterReader(x.dog.cutWith, x.now)()
 	var arrived atomic.Int64
-	body, err := readHookBody(x.w, x.r, x.dog, logout.MaxBody, &arrived, nil)
+	body, err := readHookBody(x.w, x.r, x.dog, bodyPace{logout.MaxBody, x.policy().Slow}, &arrived, nil)
 	if err != nil {
 		x.answer(ingressAnswer{status: http.StatusBadRequest, reason: LogoutBody.String(), text: invalidRequest, json: true, broken: true})
 		return LogoutBody, false
@@ -184,17 +188,22 @@ func (x *logoutExchange) readAndVerify() (o LogoutOutcome, ok bool) {
 // accepted leaves the last quarter of the budget to those that have one.
 func (x *logoutExchange) admit() (admission.Permit, bool) {
 	c := x.g.state.Controller
+	req := &admission.Request{Class: admission.Logout, Now: clock(), Group: x.group}
 	if !x.token.Verifiable() {
-		if wait := x.st.strangerLogout(x.group, inside(x.addr, x.g.ingress.senders), x.now); wait > 0 {
+		wait := x.st.strangerLogout(x.group, inside(x.addr, x.g.ingress.senders), x.now)
+		switch {
+		case wait > 0 && x.policy().DryRun:
+			req.Stopped = admission.ReasonClassBucket
+		case wait > 0:
 			c.CountRefusal(admission.Logout, admission.ReasonClassBucket)
 			x.overloaded(LogoutLimited, retryAfter(wait))
 			return admission.Permit{}, false
 		}
 	}
-	req := &admission.Request{Class: admission.Logout, Now: clock(), Group: x.group}
 	x.g.setCaller(req, x.addr, x.g.state.Keyer.AddrBits(x.addr, x.g.opts.IPv4Bits, x.g.opts.IPv6Bits))
 	permit, ref := c.Admit(x.ctx, req)
 	if ref == nil || ref.Would {
+		x.g.logWould(ref)
 		return permit, true
 	}
 	x.overloaded(LogoutLimited, time.Second)
@@ -208,11 +217,7 @@ func (s *IngressState) strangerLogout(group admission.Key, listed bool, now time
 		return 0
 	}
 	requests, _ := s.controller.Levels(admission.Logout, now)
-	p := &s.controller.Policy().Classes[admission.Logout]
-	if p.DryRun {
-		return 0
-	}
-	return floorWait(p.Bucket, requests, 1)
+	return floorWait(s.controller.Policy().Classes[admission.Logout].Bucket, requests, 1)
 }
 
 func (x *logoutExchange) settle(out *writer, err error) LogoutOutcome {

@@ -61,6 +61,9 @@ type IngressSnapshot struct {
 	Forgers  int              // groups that sent forged logouts lately
 	States   int              // login states seen and not yet used
 	Waiting  int              // login starts waiting
+	// Starts and Callbacks are the levels of the login budgets; those of known
+	// and unknown callbacks together. Zero until first used.
+	Starts, Callbacks admission.BucketSnapshot
 }
 
 // Snapshot copies the counters.
@@ -79,7 +82,20 @@ func (s *IngressState) Snapshot() IngressSnapshot {
 	defer s.mu.Unlock()
 	snap.Senders, snap.Forgers = len(s.senders.last), len(s.logouts.forgers.last)
 	snap.States, snap.Waiting = len(s.login.states), len(s.login.starts.waiting)
+	now := clock()
+	snap.Starts, snap.Callbacks = together(now, s.login.starts.bucket), together(now, s.login.known, s.login.unknown)
 	return snap
+}
+
+// together is the sum of the levels of buckets; nil ones count as none.
+func together(now time.Time, all ...*admission.Bucket) (sum admission.BucketSnapshot) {
+	for _, b := range all {
+		if b != nil {
+			one := b.Snapshot(now)
+			sum.Burst, sum.Tokens = sum.Burst+one.Burst, sum.Tokens+one.Tokens
+		}
+	}
+	return sum
 }
 
 // budget is a pair of buckets that are taken together.

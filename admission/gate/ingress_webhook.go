@@ -105,12 +105,13 @@ func (x *hookExchange) admit() bool {
 		return false
 	}
 	x.hold = hold
+	g.logWould(hold.would)
 	return true
 }
 
 // run reads, verifies and commits, and answers what it refuses.
 func (x *hookExchange) run(next Next) HookOutcome {
-	body, err := readHookBody(x.w, x.r, x.dog, x.head.Limit(), &x.hold.arrived, &x.st.buffers)
+	body, err := readHookBody(x.w, x.r, x.dog, bodyPace{x.head.Limit(), x.g.state.Controller.Policy().Classes[admission.Webhook].Slow}, &x.hold.arrived, &x.st.buffers)
 	if err != nil {
 		return x.bodyFailed(err)
 	}

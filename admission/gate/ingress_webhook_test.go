@@ -285,6 +285,7 @@ func TestHookUndeclaredBodyIsCut(t *testing.T) {
 				t.Errorf("%d bytes: %d, want %d", size, code, want)
 			}
 		}
+		synctest.Wait()
 		if outcome(s.state, HookBodyTooLarge) != 1 {
 			t.Error("not counted")
 		}

@@ -48,10 +48,6 @@ type Options struct {
 	// for shared and 429 for caller refusals. Allowed: 429 and 503.
 	RefuseStatus [admission.NumClasses]int
 
-	// Stall ends a request whose client neither reads nor writes anything for
-	// this long while the gate is waiting for it. Zero means one minute.
-	Stall time.Duration
-
 	// Log receives one Event per refusal. It must be fast and must not block;
 	// nil drops them. An Event holds no secret and no caller-chosen value.
 	Log func(Event)
@@ -101,9 +97,6 @@ func New(state *State, opts Options) (*Gate, error) {
 	}
 	if opts.IPv6Bits == 0 {
 		opts.IPv6Bits = 64
-	}
-	if opts.Stall == 0 {
-		opts.Stall = time.Minute
 	}
 	if opts.Prepare == nil {
 		opts.Prepare = func(r *http.Request, _ http.ResponseWriter) *http.Request { return r.Clone(r.Context()) }

@@ -94,7 +94,8 @@ func (g *Gate) callersAt(addr netip.Addr) uint64 {
 }
 
 // userKey is whose permits count together under Keys[ByCredential]: the user
-// where one is known, else the secret, else the address of a trusted network.
+// where one is known, else the secret with one of the few names that were
+// accepted beside it, else the address of a trusted network.
 func (g *Gate) userKey(s *subject) admission.Key {
 	if s.account != 0 {
 		return s.account
@@ -103,7 +104,8 @@ func (g *Gate) userKey(s *subject) admission.Key {
 		if a := g.state.Identity.Account(s.cred); !a.Zero() {
 			return g.state.Keyer.Bytes(a[:])
 		}
-		return g.state.Keyer.Bytes(s.cred.Secret[:])
+		user := g.state.Identity.User(s.cred)
+		return g.state.Keyer.Bytes(append(s.cred.Secret[:], user[:]...))
 	}
 	return s.caller
 }

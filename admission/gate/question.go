@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -131,12 +133,20 @@ func lfsService(body []byte) string {
 // ask sends the same request once more without its one credential, through the
 // same handlers, and says what the upstream made of it.
 func (g *Gate) ask(ctx context.Context, r *http.Request, b *body, s *subject, next Next) identity.Answer {
+	return g.askAs(ctx, r, b, s, "", next)
+}
+
+// askAs is ask with another Authorization in place of none.
+func (g *Gate) askAs(ctx context.Context, r *http.Request, b *body, s *subject, authorization string, next Next) identity.Answer {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), questionTime)
 	defer cancel()
 	w := &answerWriter{header: http.Header{}, cancel: cancel}
 	q := g.opts.Prepare(r.WithContext(ctx), w)
 	q.Header = r.Header.Clone()
 	q.Header.Del("Authorization")
+	if authorization != "" {
+		q.Header.Set("Authorization", authorization)
+	}
 	q.Body, q.ContentLength = http.NoBody, 0
 	if b != nil {
 		q.Body, q.ContentLength = io.NopCloser(bytes.NewReader(b.data)), int64(len(b.data))
@@ -146,6 +156,33 @@ func (g *Gate) ask(ctx context.Context, r *http.Request, b *body, s *subject, ne
 		return identity.Unknown
 	}
 	return judge(r, s, w)
+}
+
+// namesUser reports whether the answer may say that two accounts have one
+// password: a proven secret comes under a name that is new to it.
+func (x *exchange) namesUser() bool {
+	s := x.s
+	return s.state == classify.Proven && s.askable() && s.result.Kind != classify.LFSBatch &&
+		x.g.state.Identity.Account(s.cred).Zero() && x.g.state.Identity.NameOpen(s.cred)
+}
+
+// name asks whether the secret opens this repository under any name, as a token
+// does: the same request with a name that nobody has. Refused means that the
+// name matters, so it is an account of its own, with limits of its own.
+func (x *exchange) name() {
+	s, id := x.s, x.g.state.Identity
+	_, password, ok := x.r.BasicAuth()
+	if !ok {
+		return
+	}
+	nobody := "Basic " + base64.StdEncoding.EncodeToString([]byte(rand.Text()+":"+password))
+	target := s.target
+	target.Service = "name " + target.Service
+	if id.Ask(x.r.Context(), target, s.cred.Secret, clock, func(ctx context.Context) identity.Answer {
+		return x.g.askAs(ctx, x.r, nil, s, nobody, x.next)
+	}) == identity.Refused {
+		id.Named(s.cred)
+	}
 }
 
 // runQuestion runs next for a question; it reports whether there is a status.

@@ -118,6 +118,7 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, a answer) {
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
 	}
+	afterAnswer(w, r)
 	g.log(Event{Class: a.class, Reason: a.reason, Status: a.status, Retry: a.retry})
 }
 
@@ -135,6 +136,18 @@ func (g *Gate) beforeBody(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(clock().Add(200 * time.Millisecond))
+}
+
+// afterAnswer ends the reading of an HTTP/1.1 body of undeclared length once the
+// answer is out. net/http drains 256 KiB of it before it answers, and would
+// drain as much again before it closes the connection.
+func afterAnswer(w http.ResponseWriter, r *http.Request) {
+	if r.ProtoMajor != 1 || r.Body == nil || r.Body == http.NoBody || r.ContentLength >= 0 {
+		return
+	}
+	rc := http.NewResponseController(w)
+	_ = rc.Flush()
+	_ = rc.SetReadDeadline(clock())
 }
 
 // refuseShape answers a request that no upstream should have to interpret.

@@ -59,19 +59,21 @@ func TestSharedNetworkInTheLanes(t *testing.T) {
 // An office of three has three turns for one of everybody else's, and a full
 // lane drops another's second waiter before an office's third.
 func TestSharedNetworkInTheStartLane(t *testing.T) {
-	who := map[byte]startClaim{'f': {9, 91, 1}, 's': {2, 21, 1}, 'o': {1, 11, 3}, 'x': {3, 31, 1}, 'y': {4, 41, 1}}
+	who := map[byte]startClaim{'f': {9, 91, 91, 1}, 's': {2, 21, 21, 1}, 'o': {1, 11, 0, 3}, 'x': {3, 31, 31, 1}, 'y': {4, 41, 41, 1}}
 	for arrivals, want := range map[string]string{
 		"f1 s1 s2 o1 o2 o3 x1":    "f1 s1 o1 x1 o2 o3 s2", // f1 takes the token
 		"f1 s1 s2 o1 o2 o3 x1 y1": "f1 s2:queue_full s1 o1 x1 y1 o2 o3",
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			st := newIngressState(nil)
-			p := &admission.ClassPolicy{WaitSize: 6, WaitMax: time.Minute, Bucket: admission.BucketPolicy{Burst: 1, PerSecond: 1}}
+			st, p := startLaneOf(t, admission.ClassConfig{
+				Wait:   &admission.WaitConfig{Size: 6, Max: admission.Duration(time.Minute)},
+				Bucket: &admission.BucketConfig{Burst: 1, PerSecond: 1},
+			})
 			var order []string
 			for name := range strings.FieldsSeq(arrivals) {
 				go func() {
-					if r, _ := st.acquireStart(context.Background(), p, who[name[0]]); r != admission.ReasonNone {
-						name += ":" + r.String()
+					if _, r := st.acquireStart(context.Background(), p, who[name[0]]); r != nil {
+						name += ":" + r.reason.String()
 					}
 					st.mu.Lock()
 					order = append(order, name)

@@ -84,6 +84,7 @@ func (g *Gate) enterStream(r *http.Request, s *subject) (admission.Permit, *admi
 		if ref != nil && !ref.Would {
 			return permit, ref
 		}
+		g.logWould(ref)
 		return permit, nil
 	}
 	permit, ref := c.TryAdmit(g.request(r, s))

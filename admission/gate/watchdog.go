@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/caddy-admission/gateway/admission"
 )
 
 // Causes of an end that the gate decided itself.
@@ -35,7 +37,7 @@ type watchdog struct {
 	timer   *time.Timer
 	hardBy  time.Time // zero: none
 	firstBy time.Time // zero: none, or the first byte was seen
-	stall   time.Duration
+	slow    admission.SlowPolicy
 	busy    [2]time.Time // start of the client read and write in progress; zero: none
 	cause   error        // why it cut; nil: it did not
 	stopped bool
@@ -50,14 +52,14 @@ type watchdog struct {
 type limits struct {
 	hard  time.Duration // from now to the end
 	first time.Duration // from now to the upstream's first byte
-	stall time.Duration // client I/O without an end
+	slow  admission.SlowPolicy
 }
 
 // watch starts a watchdog for w. stop must be called before the handler
 // returns; after it the connection's deadlines are not touched any more.
 func watch(parent context.Context, w http.ResponseWriter, l limits) (context.Context, *watchdog) {
 	ctx, cancel := context.WithCancelCause(parent)
-	d := &watchdog{rc: http.NewResponseController(w), own: innermost(w), cancel: cancel, stall: l.stall}
+	d := &watchdog{rc: http.NewResponseController(w), own: innermost(w), cancel: cancel, slow: l.slow}
 	now := clock()
 	d.started = now
 	if l.hard > 0 {
@@ -83,13 +85,16 @@ func (d *watchdog) armLocked(now time.Time) {
 	}
 	earlier(d.hardBy)
 	earlier(d.firstBy)
-	if d.stall > 0 {
-		earlier(now.Add(d.stall / 2))
-		for _, since := range d.busy {
+	for dir, since := range d.busy {
+		if limit := d.patience(direction(dir)); limit > 0 {
+			earlier(now.Add(limit / 2))
 			if !since.IsZero() {
-				earlier(since.Add(d.stall))
+				earlier(since.Add(limit))
 			}
 		}
+	}
+	if d.slow.MinRate > 0 {
+		earlier(now.Add(slowLeast / 2))
 	}
 	if next.IsZero() {
 		return
@@ -133,15 +138,26 @@ func (d *watchdog) checkOnce() {
 	}
 }
 
+// patience is how long one read from or write to the client may take; 0 is for
+// ever.
+func (d *watchdog) patience(dir direction) time.Duration {
+	if idle := d.slow.BodyIdle; dir == reading && idle > 0 && (d.slow.Stall == 0 || idle < d.slow.Stall) {
+		return idle
+	}
+	return d.slow.Stall
+}
+
 // stalledLocked reports whether one read from or write to the client has been
-// going on for the whole stall limit. The caller holds mu.
+// going on for too long, or the client was slower than the least rate while it
+// was waited for. The caller holds mu.
 func (d *watchdog) stalledLocked(now time.Time) bool {
-	for _, since := range d.busy {
-		if d.stall > 0 && !since.IsZero() && now.Sub(since) >= d.stall {
+	for dir, since := range d.busy {
+		if limit := d.patience(direction(dir)); limit > 0 && !since.IsZero() && now.Sub(since) >= limit {
 			return true
 		}
 	}
-	return false
+	rate, ok := d.rateLocked(now)
+	return ok && rate < float64(d.slow.MinRate)
 }
 
 // cutWith ends the request now, unless it is over.
@@ -194,10 +210,10 @@ func (d *watchdog) sawFirstByte() {
 	d.mu.Unlock()
 }
 
-// endless lifts the class deadline: the request became a stream.
+// endless lifts the limits of the class: the request became a stream.
 func (d *watchdog) endless() {
 	d.mu.Lock()
-	d.hardBy, d.firstBy, d.stall = time.Time{}, time.Time{}, 0
+	d.hardBy, d.firstBy, d.slow = time.Time{}, time.Time{}, admission.SlowPolicy{}
 	d.mu.Unlock()
 }
 
@@ -232,6 +248,11 @@ func (d *watchdog) end(dir direction, bytes int) {
 func (d *watchdog) slowness(now time.Time) (age time.Duration, rate float64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	rate, ok = d.rateLocked(now)
+	return now.Sub(d.started), rate, ok && !d.stopped && d.cause == nil
+}
+
+func (d *watchdog) rateLocked(now time.Time) (rate float64, ok bool) {
 	spent := d.spent
 	for _, since := range d.busy {
 		if !since.IsZero() {
@@ -239,9 +260,9 @@ func (d *watchdog) slowness(now time.Time) (age time.Duration, rate float64, ok 
 		}
 	}
 	if spent < slowLeast {
-		return 0, 0, false
+		return 0, false
 	}
-	return now.Sub(d.started), float64(d.moved) / spent.Seconds(), !d.stopped && d.cause == nil
+	return float64(d.moved) / spent.Seconds(), true
 }
 
 // cut says why the watchdog ended the request, or nil.

@@ -60,7 +60,7 @@ func TestMemory(t *testing.T) {
 		most uint64 // bytes per entry
 		fill func(*Store, int)
 	}{
-		{"proven secret, 1 group, its target", 640, func(s *Store, i int) { s.Prove(secret(i), admission.Key(i), repository(i), start) }},
+		{"proven secret, 1 group, its target", 660, func(s *Store, i int) { s.Prove(secret(i), admission.Key(i), repository(i), start) }},
 		{"proven secret, 8 groups, one target", 900, func(s *Store, i int) {
 			for g := range 8 {
 				s.Prove(secret(i), admission.Key(8*i+g), push, start)

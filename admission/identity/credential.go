@@ -56,7 +56,8 @@ type Credential struct {
 	Secret Digest
 	// User identifies the user name of a Basic credential whose secret is the
 	// password, and is zero otherwise. It is what the client says: upstreams
-	// ignore it next to a token, so a limit by User alone can be walked around.
+	// ignore it next to a token, so a limit by User alone can be walked around;
+	// see [Store.User].
 	User Digest
 }
 

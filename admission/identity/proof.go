@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -30,8 +31,9 @@ type proofs struct {
 type secret struct {
 	pairs   [groupsPerSecret]pair
 	targets [targetsPerSecret]shortDigest
-	next    uint8  // slot of targets to fill next
-	account Digest // whose secret it is, zero while not known
+	next    uint8                       // slot of targets to fill next
+	users   [usersPerSecret]shortDigest // accounts with this password, the first accepted first
+	account Digest                      // whose secret it is, zero while not known
 }
 
 // pair is the proof of one secret from one group. It is linked into the list
@@ -113,7 +115,7 @@ func (s *Store) Prove(c Credential, group admission.Key, t Target, now time.Time
 		return
 	}
 	d := s.target(t)
-	s.proofs.prove(c.Secret, group, d, s.since(now))
+	s.proofs.prove(c, group, d, s.since(now))
 	s.challenge.knows(d, s.since(now))
 }
 
@@ -124,7 +126,7 @@ func (s *Store) Opened(c Credential, group admission.Key, t Target, now time.Tim
 		return
 	}
 	d := s.target(t)
-	if s.proofs.opened(c.Secret, group, d, s.since(now)) {
+	if s.proofs.opened(c, group, d, s.since(now)) {
 		s.challenge.knows(d, s.since(now))
 	}
 }
@@ -141,7 +143,8 @@ func (s *Store) Denied(c Credential, group admission.Key, t Target, now time.Tim
 	s.proofs.deny(c.Secret, group, s.target(t), s.since(now))
 }
 
-func (p *proofs) prove(d Digest, group admission.Key, target Digest, now int64) {
+func (p *proofs) prove(c Credential, group admission.Key, target Digest, now int64) {
+	d := c.Secret
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.table.sweep(now, int64(ProofKept))
@@ -155,18 +158,82 @@ func (p *proofs) prove(d Digest, group admission.Key, target Digest, now int64) 
 	}
 	p.use(i, slot, now)
 	p.table.entry(i).value.confirm(slot, target, now)
+	p.table.entry(i).value.usedBy(c.User)
 }
 
-func (p *proofs) opened(d Digest, group admission.Key, target Digest, now int64) bool {
+func (p *proofs) opened(c Credential, group admission.Key, target Digest, now int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i, slot := p.find(d, group, now)
+	i, slot := p.find(c.Secret, group, now)
 	if slot < 0 {
 		return false
 	}
 	p.use(i, slot, now)
 	p.table.entry(i).value.confirm(slot, target, now)
+	p.table.entry(i).value.usedBy(c.User)
 	return true
+}
+
+// User returns the user name of c where it is known to be an account of its own
+// beside others with the same password ([Store.Named]), zero otherwise.
+func (s *Store) User(c Credential) Digest {
+	if i := s.proofs.userSlot(c); i > 0 {
+		return c.User
+	}
+	return Digest{}
+}
+
+// NameOpen reports whether c is a proven secret under a name that is new to it,
+// so that asking about the name is worth while: is it another account with the
+// same password, or does the secret, a token, go with any name?
+func (s *Store) NameOpen(c Credential) bool { return s.proofs.userSlot(c) == newUser }
+
+// Named records that the upstream accepted c and refuses its secret under a name
+// that nobody has.
+func (s *Store) Named(c Credential) {
+	if s.proofs.userSlot(c) != newUser {
+		return
+	}
+	p := &s.proofs
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := p.table.find(c.Secret); i != none {
+		users := &p.table.entry(i).value.users
+		if at := slices.Index(users[:], shortDigest{}); at > 0 {
+			users[at] = c.User.short()
+		}
+	}
+}
+
+const newUser = -1 // a name that is not listed, and there is room for it
+
+// userSlot is where the name of c is listed beside its secret: 0 for the first
+// that was accepted, and for everybody who has no name or finds no room.
+func (p *proofs) userSlot(c Credential) int {
+	if !c.Usable() || c.User.Zero() {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := p.table.find(c.Secret)
+	if i == none {
+		return 0
+	}
+	users := p.table.entry(i).value.users[:]
+	if at := slices.Index(users, c.User.short()); at >= 0 {
+		return at
+	}
+	if users[0] == (shortDigest{}) || users[usersPerSecret-1] != (shortDigest{}) {
+		return 0
+	}
+	return newUser
+}
+
+// usedBy remembers the first name under which the secret was accepted.
+func (v *secret) usedBy(user Digest) {
+	if !user.Zero() && v.users[0] == (shortDigest{}) {
+		v.users[0] = user.short()
+	}
 }
 
 func (p *proofs) deny(d Digest, group admission.Key, target Digest, now int64) {

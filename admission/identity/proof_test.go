@@ -227,3 +227,37 @@ func TestProofTargetsBound(t *testing.T) {
 		}
 	}
 }
+
+// Two accounts with one password are two where the upstream says so; a token
+// with many names is one.
+func TestUserNamesOfASecret(t *testing.T) {
+	s := NewStore()
+	ask := func(user string) Credential { return s.parse(t, basic(user, "secret")) }
+	if s.NameOpen(ask("alice")) {
+		t.Error("a name is open before anything was accepted")
+	}
+	s.Prove(ask("alice"), groupA, push, start)
+	if s.NameOpen(ask("alice")) || !s.NameOpen(ask("bob")) || s.NameOpen(s.parse(t, "Bearer secret")) || s.NameOpen(s.parse(t, basic("bob", "guess"))) {
+		t.Error("only another name of the proven secret is open")
+	}
+	s.Opened(ask("bob"), groupA, push, start)
+	if !s.User(ask("bob")).Zero() {
+		t.Error("a name counts apart although the upstream may take any")
+	}
+	s.Named(ask("bob"))
+	if s.User(ask("bob")).Zero() || s.NameOpen(ask("bob")) || !s.User(ask("alice")).Zero() || !s.User(ask("mallory")).Zero() {
+		t.Error("want bob apart, and alice with all other names")
+	}
+	for i := range 50 {
+		s.Named(ask(fmt.Sprintf("name%d", i)))
+	}
+	apart := 0
+	for i := range 50 {
+		if !s.User(ask(fmt.Sprintf("name%d", i))).Zero() {
+			apart++
+		}
+	}
+	if apart != usersPerSecret-2 {
+		t.Errorf("%d more names count apart, want %d", apart, usersPerSecret-2)
+	}
+}

@@ -31,6 +31,7 @@ const (
 const (
 	groupsPerSecret  = 8
 	targetsPerSecret = 16
+	usersPerSecret   = 4
 )
 
 // bounds are the sizes of the tables. What goes when one is full stands with

@@ -44,13 +44,22 @@ type Class struct {
 	Abandoned int               `json:"abandoned"`
 	Decisions map[string]uint64 `json:"decisions"`
 	Outcomes  map[string]uint64 `json:"outcomes"`
-	Tokens    *Tokens           `json:"tokens"`
+	Bucket    *Bucket           `json:"bucket"`
+	Bytes     *Bucket           `json:"bytes"`
 }
 
-// Tokens is what a class's buckets have left.
-type Tokens struct {
-	Requests float64 `json:"requests"`
-	Bytes    float64 `json:"bytes"`
+// Bucket is the level of one of a class's buckets.
+type Bucket struct {
+	Burst  int64   `json:"burst"`
+	Tokens float64 `json:"tokens"`
+}
+
+// Left is the level, 0 without a bucket.
+func (b *Bucket) Left() float64 {
+	if b == nil {
+		return 0
+	}
+	return b.Tokens
 }
 
 // Refused sums the refusals of a class over all reasons.

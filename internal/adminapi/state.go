@@ -30,6 +30,9 @@ type Pool struct {
 	Identity identity.Snapshot `json:"identity"`
 	Verify   Verify            `json:"verify"`
 	Ingress  Ingress           `json:"ingress"`
+	// AbandonedCut counts abandoned work that was cut because half of its class
+	// was abandoned: its upstream may still have run for a while.
+	AbandonedCut int64 `json:"abandoned_cut"`
 	// Shares is the counted inventory of permits, one line per class and one
 	// for the sums.
 	Shares []string `json:"shares"`
@@ -64,16 +67,17 @@ type Class struct {
 	Decisions map[string]uint64 `json:"decisions"`
 	Outcomes  map[string]uint64 `json:"outcomes"`
 	Hold      Hold              `json:"hold"`
-	// Tokens are what the class's budgets have left; nil where it has none,
-	// and for logins, whose budgets are kept apart.
-	Tokens *Tokens `json:"tokens,omitempty"`
+	// Bucket and Bytes are the levels of the class's buckets of requests and of
+	// declared bytes, absent where there is none. Those of login_callback are the
+	// budgets of known and unknown states together.
+	Bucket *Bucket `json:"bucket,omitempty"`
+	Bytes  *Bucket `json:"bytes,omitempty"`
 }
 
-// Tokens are what is left in a class's buckets now, 0 for a bucket that is
-// off. A byte is one token.
-type Tokens struct {
-	Requests float64 `json:"requests"`
-	Bytes    float64 `json:"bytes"`
+// Bucket is the level of a token bucket.
+type Bucket struct {
+	Burst  int64   `json:"burst"`
+	Tokens float64 `json:"tokens"`
 }
 
 // Hold summarises how long permits of a class were held.
@@ -87,6 +91,9 @@ type Callers struct {
 	Tracked int `json:"tracked"`
 	Max     int `json:"max"`
 	Bytes   int `json:"bytes"`
+	// Overflow counts decisions that found the table full and used the budget
+	// that all newcomers share then.
+	Overflow uint64 `json:"overflow"`
 }
 
 // Verify counts what a forge was asked about whom a credential or a session
