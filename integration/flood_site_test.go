@@ -27,6 +27,7 @@ type crowdSite struct {
 	*harness.Gateway
 	backend *flood.Backend
 	addr    string // of the gateway
+	port    int
 	home    string
 	tip     string
 	person  int // the next one
@@ -65,12 +66,16 @@ func newCrowdServer(t *testing.T, size int, cfg flood.BackendConfig) *crowdSite 
 // front starts the gateway in front of upstream.
 func (s *crowdSite) front(t *testing.T, directive, upstream string) {
 	t.Helper()
-	port := harness.Port(t)
-	s.addr = fmt.Sprintf("127.0.0.1:%d", port)
-	s.Gateway = harness.StartGateway(t, harness.Config{
+	s.port = harness.Port(t)
+	s.addr = fmt.Sprintf("127.0.0.1:%d", s.port)
+	s.Gateway = harness.StartGateway(t, s.config(directive, upstream))
+}
+
+func (s *crowdSite) config(directive, upstream string) harness.Config {
+	return harness.Config{
 		Global: "log {\n output discard\n}",
-		Sites:  fmt.Sprintf("http://:%d {\n%s\nreverse_proxy %s\n}", port, directive, upstream),
-	})
+		Sites:  fmt.Sprintf("http://:%d {\n%s\nreverse_proxy %s\n}", s.port, directive, upstream),
+	}
 }
 
 func secretOf(user string) string { return "secret of " + user }
