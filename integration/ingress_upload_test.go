@@ -15,10 +15,10 @@ import (
 	"github.com/caddy-admission/gateway/integration/harness"
 )
 
-// What net/http may take of a refused upload from its connection: 256 KiB that it drains and a buffer. On HTTP/2 the client
-// may fill the window that the server granted before it saw the request.
+// What net/http may take of a refused upload from its connection: 257 KiB that it drains, and what fits into its buffer of
+// 4 KiB. On HTTP/2 the client may fill the window that the server granted before it saw the request.
 const (
-	drained = 257 << 10
+	drained = 257<<10 + 4<<10
 	window  = 1 << 20
 )
 
@@ -41,7 +41,7 @@ func TestBadUploadIsNotRead(t *testing.T) {
 		upload uploader
 	}{
 		{"length", drained, upload1(bad(uploadSize), zeroBytes)},
-		{"chunked", 2 * drained, upload1(bad(-1), zeroChunks)},
+		{"chunked", drained, upload1(bad(-1), zeroChunks)},
 		{"length, Expect", 0, upload1(bad(uploadSize, "Expect: 100-continue"), nil)},
 		{"chunked, Expect", 0, upload1(bad(-1, "Expect: 100-continue"), nil)},
 		{"length, trickled", 0, upload1(bad(uploadSize), trickle(""))},
@@ -66,7 +66,7 @@ func TestBadUploadIsNotRead(t *testing.T) {
 			if took[clients/2] > 250*time.Millisecond {
 				t.Errorf("the refusal takes %v", took[clients/2])
 			}
-			if most := k.most + 8<<10; read/clients > most { // 8 KiB: head, TLS, the state that was asked for
+			if most := k.most + 2<<10; read/clients > most { // 2 KiB: the head, and the state that was asked for
 				t.Errorf("%d bytes read for each upload, want at most %d", read/clients, most)
 			}
 			got := changeOf(before, s.ingressState(t, "webhook"), "webhook")
