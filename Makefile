@@ -70,7 +70,7 @@ fuzz:
 bench:
 	@mkdir -p $(BUILD)
 	$(GO) run ./cmd/xcaddy-build build --output $(BUILD)/caddy-bench
-	$(GO) test -run '^$$' -bench 'Decide|Refuse|BareLimiters|Queue' -benchmem -count 3 ./admission | tee $(BUILD)/engine.txt
+	$(GO) test -run '^$$' -bench 'Decide|Refuse|BareLimiters|Queue|ReleaseToStart' -benchmem -count 3 ./admission | tee $(BUILD)/engine.txt
 	cd bench && $(GO) run . -gateway ../$(BUILD)/caddy-bench -engine ../$(BUILD)/engine.txt -output ../docs/benchmarks.md
 
 clean:

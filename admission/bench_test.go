@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"runtime"
+	"slices"
 )
 
 // limited is a configuration in which one request meets a caller cap, a caller
@@ -183,4 +185,37 @@ func BenchmarkApply(b *testing.B) {
 	for i := range b.N {
 		c.Apply(policies[(i+1)%2])
 	}
+}
+
+// BenchmarkReleaseToStart is the time from the end of a permit to the moment at
+// which the waiter it goes to runs: the decision and one switch of goroutines.
+func BenchmarkReleaseToStart(b *testing.B) {
+	c := NewController(compile(b, anonymousOnly(ClassConfig{Max: ptr(1), CallerMax: ptr(0), Wait: &WaitConfig{4, Duration(time.Hour)}})))
+	held := mustAdmit(b, c, from(Anonymous, 1))
+	started, queued := make(chan time.Time), make(chan struct{})
+	go func() {
+		for range b.N {
+			queued <- struct{}{}
+			p, _ := c.Admit(b.Context(), from(Anonymous, 2))
+			now := time.Now()
+			held = p
+			started <- now
+		}
+	}()
+	times := make([]time.Duration, 0, b.N)
+	b.ResetTimer()
+	for range b.N {
+		<-queued
+		for c.Snapshot().Classes[Anonymous].Waiting == 0 {
+			runtime.Gosched()
+		}
+		released := time.Now()
+		held.End(OutcomeCompleted)
+		times = append(times, (<-started).Sub(released))
+	}
+	b.StopTimer()
+	held.End(OutcomeCompleted)
+	slices.Sort(times)
+	b.ReportMetric(float64(times[len(times)/2]), "p50-ns")
+	b.ReportMetric(float64(times[len(times)*99/100]), "p99-ns")
 }
