@@ -114,6 +114,7 @@ type Change struct {
 	Branch   string `json:"branch"`
 	Category string `json:"category"`
 	Author   string `json:"author"`
+	Project  string `json:"project"`
 	ID       int    `json:"changeid"`
 }
 
