@@ -78,12 +78,12 @@ func (c *Controller) recountPermit(rec *permitRecord) {
 		}
 	}
 	for m := rec.counted &^ cl.tracked; m != 0; m &= m - 1 {
-		c.uncount(rec, cl, Scope(bits.TrailingZeros8(m)))
+		c.uncount(rec, cl, Scope(bits.TrailingZeros16(m)))
 	}
 	rec.counted &= cl.tracked
 	rec.over &= cl.tracked
 	for m := cl.tracked &^ rec.counted; m != 0; m &= m - 1 {
-		if s := Scope(bits.TrailingZeros8(m)); rec.keys[s] != 0 {
+		if s := Scope(bits.TrailingZeros16(m)); rec.keys[s] != 0 {
 			c.countIn(rec, cl, s)
 		}
 	}

@@ -176,6 +176,12 @@ func (b *compiler) callerCaps(c Class, cc *ClassConfig) {
 		}
 	}
 	set(ByRepository, path+" repo_max", cc.RepoMax)
+	if !c.Git() && (cc.Clones != nil || cc.RepoClones != nil) {
+		b.bad(path+" clones", "a cap on clones", "none: only the git classes run clones")
+	} else {
+		set(ByDear, path+" clones", cc.Clones)
+		set(ByDearRepository, path+" clones (repository)", cc.RepoClones)
+	}
 	if n := len(cc.CustomMax); n > len(cp.CustomBy) {
 		b.bad(path+" caller_max … by", n, "at most %d placeholders", len(cp.CustomBy))
 	}

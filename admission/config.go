@@ -48,6 +48,11 @@ type ClassConfig struct {
 	AddressMax *int `json:"address_max,omitempty"`
 	// RepoMax caps one canonical repository. Default: no cap.
 	RepoMax *int `json:"repo_max,omitempty"`
+	// Clones caps the requests that cost the upstream a clone's work: clones,
+	// shallow clones, archives and what could not be told. Default: no cap.
+	Clones *int `json:"clones,omitempty"`
+	// RepoClones is the same cap for one canonical repository. Default: no cap.
+	RepoClones *int `json:"repo_clones,omitempty"`
 	// CustomMax caps by placeholders, at most four.
 	CustomMax []CustomMax `json:"custom_max,omitempty"`
 	// Wait bounds the queue; size 0 turns it off.

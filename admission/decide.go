@@ -13,7 +13,7 @@ type claim struct {
 
 	// Results of the last check, good until the table changes.
 	found [NumScopes]*callerEntry
-	over  uint8 // scopes, as bits, that must use the overflow entry
+	over  uint16 // scopes, as bits, that must use the overflow entry
 }
 
 // newClaim takes over what r says; a class that does not exist is Other.
@@ -70,10 +70,10 @@ func (c *Controller) lookUp(q *claim, cl *classState) {
 	}
 }
 
-func (c *Controller) findAll(q *claim, cl *classState) (missing uint8) {
+func (c *Controller) findAll(q *claim, cl *classState) (missing uint16) {
 	q.over = 0
 	for m := cl.tracked; m != 0; m &= m - 1 {
-		s := Scope(bits.TrailingZeros8(m))
+		s := Scope(bits.TrailingZeros16(m))
 		q.found[s] = nil
 		if k := q.keys[s]; k != 0 {
 			if q.found[s] = c.callers.find(c.callers.id(cl.class, s, k)); q.found[s] == nil {
@@ -95,14 +95,14 @@ func (q *claim) entry(cl *classState, s Scope) *callerEntry {
 
 func (c *Controller) checkCaller(q *claim, cl *classState) verdict {
 	for m := cl.tracked; m != 0; m &= m - 1 {
-		s := Scope(bits.TrailingZeros8(m))
+		s := Scope(bits.TrailingZeros16(m))
 		e := q.entry(cl, s)
 		if e == nil {
 			continue
 		}
 		over := q.over&(1<<s) != 0
 		if limit := cl.policy.CallerMax[s]; limit > 0 && int(e.count) >= limit {
-			return verdict{reason: pick(over, ReasonOverflow, ReasonCallerCap), scope: s, over: over}
+			return verdict{reason: pick(over, ReasonOverflow, s.full()), scope: s, over: over}
 		}
 		if s == ByAddress && cl.caller.on && !q.cont {
 			if d := cl.caller.shortage(c.now, e.full, 1); d > 0 {
@@ -156,9 +156,9 @@ func (c *Controller) take(q *claim) Permit {
 // countCaller counts rec in every tracked scope and charges the caller's
 // bucket. Entries that exist come first: adding one may move others.
 func (c *Controller) countCaller(q *claim, cl *classState, rec *permitRecord) {
-	var missing uint8
+	var missing uint16
 	for m := cl.tracked; m != 0; m &= m - 1 {
-		s := Scope(bits.TrailingZeros8(m))
+		s := Scope(bits.TrailingZeros16(m))
 		if q.keys[s] == 0 {
 			continue
 		}
@@ -171,7 +171,7 @@ func (c *Controller) countCaller(q *claim, cl *classState, rec *permitRecord) {
 	}
 	rec.over = q.over
 	for m := missing; m != 0; m &= m - 1 {
-		s := Scope(bits.TrailingZeros8(m))
+		s := Scope(bits.TrailingZeros16(m))
 		c.charge(rec, cl, c.callers.insert(c.callers.id(cl.class, s, q.keys[s]), cl.class), s, q.cont)
 	}
 }

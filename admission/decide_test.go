@@ -37,8 +37,8 @@ func TestACallerCannotHoldAClass(t *testing.T) {
 			for i := range tc.limit {
 				held = append(held, mustAdmit(t, c, request(i, 7)))
 			}
-			if r := mustRefuse(t, c, request(50, 7), ReasonCallerCap); r.Shared {
-				t.Error("a caller at its own cap was told that others are to blame")
+			if r := mustRefuse(t, c, request(50, 7), tc.scope.full()); r.Shared != (tc.scope == ByRepository) {
+				t.Error("a caller at its own cap was told that others are to blame, or of a repository that it alone is")
 			}
 			held = append(held, mustAdmit(t, c, request(51, 8)))
 			held[0].End(OutcomeCompleted)

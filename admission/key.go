@@ -24,8 +24,23 @@ const (
 	ByCustom1
 	ByCustom2
 	ByCustom3
+	// ByDear is the same key for every request that costs the upstream a clone's
+	// work, ByDearRepository that of its repository.
+	ByDear
+	ByDearRepository
 	NumScopes
 )
+
+// full is why a cap of the scope refuses.
+func (s Scope) full() Reason {
+	switch s {
+	case ByRepository:
+		return ReasonRepositoryFull
+	case ByDear, ByDearRepository:
+		return ReasonClonesFull
+	}
+	return ReasonCallerCap
+}
 
 // Keyer makes Keys with a random per-process seed, so that callers cannot
 // choose values that collide. Make one with NewKeyer; the zero Keyer panics when

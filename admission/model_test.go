@@ -133,7 +133,7 @@ func (m *model) own(r *modelRequest) Reason {
 		limit := m.p.Classes[r.class].CallerMax[s]
 		n := m.held(func(o *modelRequest) bool { return o.class == r.class && o.keys[s] == r.keys[s] })
 		if limit > 0 && n >= limit {
-			return ReasonCallerCap
+			return s.full()
 		}
 		if s == ByAddress && !r.cont && m.tokens(r.class, "caller", r.keys[s]).missing(1) > 0 {
 			return ReasonCallerBucket
@@ -213,8 +213,8 @@ func (m *model) mayWait(r *modelRequest, why Reason) (refusal Reason, victims []
 	if late := m.tooLate(r, cp.WaitMax); late != ReasonNone {
 		return late, nil
 	}
-	if m.shareTaken(r) {
-		return ReasonCallerQueueFull, nil
+	if full := m.shareTaken(r); full != ReasonNone {
+		return full, nil
 	}
 	room := cp.WaitSize
 	if r.cont {
@@ -269,8 +269,9 @@ func (m *model) tooLate(r *modelRequest, limit time.Duration) Reason {
 	return ReasonNone
 }
 
-// shareTaken reports whether r's caller waits behind itself with half a queue.
-func (m *model) shareTaken(r *modelRequest) bool {
+// shareTaken says whether those with one of r's keys wait behind each other with
+// half a queue: the caller's own, or its repository's.
+func (m *model) shareTaken(r *modelRequest) Reason {
 	cp := &m.p.Classes[r.class]
 	for s := range NumScopes {
 		if r.keys[s] == 0 {
@@ -287,10 +288,13 @@ func (m *model) shareTaken(r *modelRequest) bool {
 			m.tokens(r.class, "caller", r.keys[s]).missing(float64(fresh)+1) > 0
 		tracked := cp.CallerMax[s] > 0 || s == ByAddress && cp.CallerBucket.On()
 		if tracked && (capped || drained) {
-			return true
+			if s == ByRepository || s == ByDear || s == ByDearRepository {
+				return s.full()
+			}
+			return ReasonCallerQueueFull
 		}
 	}
-	return false
+	return ReasonNone
 }
 
 // admit makes r live and charges it.

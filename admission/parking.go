@@ -35,10 +35,12 @@ func (pk *parking) rank() int64  { return pk.at }
 func (pk *parking) setPos(i int) { pk.pos = i }
 
 // callerScope reports whether the caller alone is what holds the parked up.
-func (pk *parking) callerScope() bool { return pk.key.kind != parkUnproven && pk.key.id&idBit != 0 }
+func (pk *parking) callerScope() bool {
+	return pk.key.kind != parkUnproven && pk.key.id&idBit != 0 && pk.scope.full() == ReasonCallerCap
+}
 
 // overflowID stands for the overflow entry of a class and scope.
-func overflowID(c Class, s Scope) uint64 { return uint64(c)<<3 | uint64(s) }
+func overflowID(c Class, s Scope) uint64 { return uint64(c)<<4 | uint64(s) }
 
 // parkingOf returns the parking of a key, made if need be.
 func (c *Controller) parkingOf(k parkKey, class Class, s Scope) *parking {
@@ -147,7 +149,7 @@ func (c *Controller) promised(w *waiter, cl *classState) verdict {
 		if limit == 0 || w.keys[s] == 0 {
 			continue
 		}
-		v := verdict{reason: ReasonCallerCap, scope: Scope(s), over: w.over&(1<<s) != 0}
+		v := verdict{reason: Scope(s).full(), scope: Scope(s), over: w.over&(1<<s) != 0}
 		count := 0
 		if e := w.entry(cl, v.scope); e != nil {
 			count = int(e.count)

@@ -18,8 +18,8 @@ type permitRecord struct {
 	next       uint32 // free list
 	live       bool
 	class      Class
-	counted    uint8 // scopes counted in the caller table, as bits
-	over       uint8 // of counted: in the overflow entry
+	counted    uint16 // scopes counted in the caller table, as bits
+	over       uint16 // of counted: in the overflow entry
 	abandoned  bool
 	beyond     bool // granted in dry run outside every limit
 	unproven   bool
@@ -231,7 +231,7 @@ func (c *Controller) free(rec *permitRecord) {
 	}
 	c.vacate(cl, rec.unproven)
 	for m := rec.counted; m != 0; m &= m - 1 {
-		c.uncount(rec, cl, Scope(bits.TrailingZeros8(m)))
+		c.uncount(rec, cl, Scope(bits.TrailingZeros16(m)))
 	}
 	if cl.queue.n > 0 {
 		c.released(rec, cl)

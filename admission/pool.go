@@ -12,7 +12,7 @@ type gitState struct {
 type classState struct {
 	class   Class
 	policy  ClassPolicy
-	tracked uint8 // scopes whose keys are looked up, as bits
+	tracked uint16 // scopes whose keys are looked up, as bits
 
 	held      int // places taken, abandoned ones included
 	abandoned int // of held: the client is gone, the upstream still works

@@ -6,8 +6,8 @@ import "time"
 // as a metric label.
 type Reason uint8
 
-// Reasons. Those after ReasonOverflow are decided outside the engine and only
-// counted here, through Controller.CountRefusal.
+// Reasons. Those from ReasonShape to ReasonUpstream are decided outside the engine
+// and only counted here, through Controller.CountRefusal.
 const (
 	ReasonNone            Reason = iota // not refused
 	ReasonPoolFull                      // the class holds its max
@@ -30,6 +30,8 @@ const (
 	ReasonBodyBudget                    // no memory left for bodies read ahead
 	ReasonSlowBody                      // the body came too slowly
 	ReasonUpstream                      // the worker behind the gateway is broken
+	ReasonClonesFull                    // the clones that may run at once do, in the class or of the repository
+	ReasonRepositoryFull                // the repository holds its own cap
 	NumReasons
 )
 
@@ -37,6 +39,7 @@ var reasonNames = [NumReasons]string{
 	"none", "pool_full", "total_full", "caller_cap", "class_bucket", "byte_bucket", "caller_bucket",
 	"unproven_full", "queue_full", "caller_queue_full", "wait_timeout", "displaced", "gone",
 	"shutdown", "overflow", "shape", "length", "signature", "body_budget", "slow_body", "upstream",
+	"clones_full", "repository_full",
 }
 
 // String returns the name used in headers, metrics and logs.

@@ -89,7 +89,7 @@ func (c *Controller) estimate(q *claim, cause verdict) float64 {
 	}
 	ahead, rate := float64(cl.queue.n), float64(cl.held)/cl.holdEstimate()
 	switch cause.reason {
-	case ReasonCallerCap, ReasonCallerQueueFull, ReasonOverflow:
+	case ReasonCallerCap, ReasonCallerQueueFull, ReasonOverflow, ReasonClonesFull, ReasonRepositoryFull:
 		ahead, rate = 0, float64(max(1, cl.policy.CallerMax[cause.scope]))/cl.holdEstimate()
 		if pk := c.parkings[c.ownKey(q, cause.scope)]; pk != nil {
 			ahead = float64(pk.queued)

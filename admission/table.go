@@ -52,7 +52,7 @@ func (t *callerTable) init(limit int) { t.salt, t.max = rand.Uint64(), limit }
 // only as often as 63-bit hashes collide.
 func (t *callerTable) id(c Class, s Scope, k Key) uint64 {
 	h := uint64(k) ^ t.salt
-	h += (uint64(c)<<3 | uint64(s)) * 0x9e3779b97f4a7c15
+	h += (uint64(c)<<4 | uint64(s)) * 0x9e3779b97f4a7c15
 	h = (h ^ h>>32) * 0xd6e8feb86659fd93
 	h = (h ^ h>>32) * 0xd6e8feb86659fd93
 	return (h ^ h>>32) | idBit

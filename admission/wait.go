@@ -39,6 +39,9 @@ func (c *Controller) mayWait(q *claim, v verdict) (refusal verdict, victim *wait
 		return d, nil
 	}
 	if s, full := c.shareTaken(q, cl); full {
+		if r := s.full(); r != ReasonCallerCap {
+			return verdict{reason: r, scope: s}, nil
+		}
 		return verdict{reason: ReasonCallerQueueFull, scope: s}, nil
 	}
 	if cl.queue.n < queueRoom(cl.policy.WaitSize, q.cont) {

@@ -94,7 +94,7 @@ func (l *line) refuseStatus(p *Pool) {
 //	    bucket       <burst> <n>/s
 //	    bytes        <size> <size>/s
 //	    caller_bucket <burst> <n>/s
-//	    clones       <n>
+//	    clones       <n> [<m>]
 //	    path         <path…>
 //	    dry_run
 //	}
@@ -129,7 +129,7 @@ func (l *line) class(p *Pool) {
 		"bucket":        {read: func(l *line) { l.bucket(&c.Bucket, false) }},
 		"bytes":         {read: func(l *line) { l.bucket(&c.Bytes, true) }},
 		"caller_bucket": {read: func(l *line) { l.bucket(&c.CallerBucket, false) }},
-		"clones":        {read: func(l *line) { l.clones(p, name) }},
+		"clones":        {read: func(l *line) { l.clones(c) }},
 		"dry_run":       {read: func(l *line) { l.flag(&c.DryRun) }},
 	})
 }
@@ -232,13 +232,18 @@ func (l *line) classPaths(p *Pool, class string) {
 	}
 }
 
-func (l *line) clones(p *Pool, class string) {
-	n := 0
-	l.count(&n, 1, maxNumber)
-	if n > 0 {
-		if p.Clones == nil {
-			p.Clones = map[string]int{}
+// clones reads the cap of the class and of one repository.
+func (l *line) clones(c *admission.ClassConfig) {
+	const allowed = "<n> for the class and, if need be, <m> for one repository"
+	if !l.want(1, 2, allowed) {
+		return
+	}
+	for i, to := range []**int{&c.Clones, &c.RepoClones}[:len(l.args)] {
+		n, ok := parseCount(l.args[i], 1, maxNumber)
+		if !ok {
+			l.wrong(allowed)
+			return
 		}
-		p.Clones[class] = n
+		*to = &n
 	}
 }

@@ -47,10 +47,6 @@ type Pool struct {
 	LoginCallback []string `json:"login_callback,omitempty"`
 	// Spool keeps accepted deliveries until they were delivered.
 	Spool *Spool `json:"spool,omitempty"`
-
-	// Clones caps how many clones of everything a class may run at once.
-	// Not available in this version.
-	Clones map[string]int `json:"clones,omitempty"`
 }
 
 // Caller says what counts as one caller.
@@ -103,7 +99,6 @@ func (p *Pool) compile() (*definition, []admission.Problem) {
 	problems = append(problems, p.checkCustom()...)
 	problems = append(problems, p.checkRecognition(def)...)
 	problems = append(problems, p.checkIngress()...)
-	problems = append(problems, p.checkUnavailable()...)
 	for _, problem := range problems {
 		if !problem.Warning {
 			return nil, problems
@@ -170,15 +165,6 @@ func (p *Pool) checkCustom() (problems []admission.Problem) {
 				problems = append(problems, problemf("class "+name+" caller_max", "a placeholder, for instance {http.request.header.X-Team}", "by %q", custom.By))
 			}
 		}
-	}
-	return problems
-}
-
-const notAvailable = "nothing: this setting is not available in this version"
-
-func (p *Pool) checkUnavailable() (problems []admission.Problem) {
-	for _, name := range slices.Sorted(maps.Keys(p.Clones)) {
-		problems = append(problems, problemf("class "+name+" clones", notAvailable, "%d", p.Clones[name]))
 	}
 	return problems
 }

@@ -126,7 +126,7 @@ func TestJSON(t *testing.T) {
 		"name":                   {`{}`, `{"handler":"admission","name":"a b"}`, "allowed: 1 to 64 letters"},
 		"unknown field":          {`{}`, `{"handler":"admission","pool":{"totl":5}}`, "unknown field"},
 		"missing secret":         {`{}`, `{"handler":"admission","pool":{"hooks":[{"path":"/h","profile":"github","secret_files":["/nonexistent/secret"]}]}}`, "/nonexistent/secret"},
-		"not available":          {`{}`, `{"handler":"admission","pool":{"clones":{"read":3}}}`, "not available in this version"},
+		"clones of a page":       {`{}`, `{"handler":"admission","pool":{"classes":{"web":{"clones":3}}}}`, "only the git classes run clones"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var cfg caddy.Config

@@ -158,6 +158,9 @@ func (g *Gate) request(r *http.Request, s *subject) *admission.Request {
 	if s.result.Repository != "" {
 		q.Keys[admission.ByRepository] = g.repositoryKey(s)
 	}
+	if s.dear() {
+		q.Keys[admission.ByDear], q.Keys[admission.ByDearRepository] = dearKey, q.Keys[admission.ByRepository]
+	}
 	for i, name := range g.state.Controller.Policy().Classes[s.class].CustomBy {
 		if name == "" || g.opts.Placeholder == nil {
 			continue

@@ -57,6 +57,12 @@ func isLFS(k classify.Kind) bool {
 // limitText is the line that git shows its user.
 func limitText(ref *admission.Refusal, retry time.Duration) string {
 	again := fmt.Sprintf("try again in %d s", seconds(retry))
+	switch ref.Reason {
+	case admission.ReasonClonesFull:
+		return "gateway: as many clones run as may at once; " + again + ", or fetch less (--filter=blob:none)"
+	case admission.ReasonRepositoryFull:
+		return "gateway: this repository has all the places it may have; " + again
+	}
 	if !ref.Shared {
 		return "gateway: too many " + classNoun(ref.Class) + " from you at once; let them finish and " + again
 	}

@@ -5,6 +5,9 @@ import (
 	"compress/gzip"
 	"io"
 	"strings"
+
+	"github.com/caddy-admission/gateway/admission"
+	"github.com/caddy-admission/gateway/admission/classify"
 )
 
 // shape is what one upload-pack request asks for, read from its first packets
@@ -33,6 +36,14 @@ func (s shape) String() string {
 // can see, might.
 func (s shape) dear() bool {
 	return s == shapeClone || s == shapeShallow || s == shapeArchive || s == shapeUnknown
+}
+
+// dearKey is what all dear requests have in common.
+const dearKey admission.Key = 1
+
+// dear reports whether the request costs the upstream a clone's work.
+func (s *subject) dear() bool {
+	return (s.result.Kind == classify.ReadRPC || s.result.Kind == classify.ArchiveRPC) && s.shape.dear()
 }
 
 // shapePeek bounds how much of a body, decompressed, is looked at.

@@ -52,6 +52,7 @@ func Binary(ctx context.Context) (string, error) {
 const (
 	heavyRequests = 300
 	heavyBytes    = 16 << 20
+	heavyRate     = 1 // tokens per second
 )
 
 // heavy reports whether a case should run alone.
@@ -72,7 +73,18 @@ func (c *Case) heavy() bool {
 		}
 	}
 	add(c.Steps, 1)
-	return requests > heavyRequests || bytes > heavyBytes
+	return requests > heavyRequests || bytes > heavyBytes || c.refills()
+}
+
+// refills reports whether a budget of the case fills again while its requests
+// run: on a machine that is slow with them nothing would be refused.
+func (c *Case) refills() bool {
+	for _, b := range c.Setup.Budgets {
+		if b.Rate >= heavyRate {
+			return true
+		}
+	}
+	return false
 }
 
 // RunAll runs light cases in parallel and then heavy ones one by one. Results
