@@ -2,8 +2,10 @@ package caddymodule
 
 import (
 	"encoding/json"
-	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -31,14 +33,26 @@ func (Admin) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		{Pattern: adminapi.StatePath, Handler: caddy.AdminHandlerFunc(serveState)},
 		{Pattern: adminapi.ExplainPath, Handler: caddy.AdminHandlerFunc(serveExplain)},
+		{Pattern: adminapi.DeliveriesPath, Handler: caddy.AdminHandlerFunc(serveDeliveries)},
+		{Pattern: adminapi.DeliveriesPath + "/", Handler: caddy.AdminHandlerFunc(serveDelivery)},
+		{Pattern: adminapi.ExportPath, Handler: caddy.AdminHandlerFunc(serveExport)},
+		{Pattern: adminapi.RefusedPath, Handler: caddy.AdminHandlerFunc(serveRefused)},
 	}
 }
 
 func serveState(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("allowed: GET")}
+	if err := allow(r, http.MethodGet, http.MethodHead); err != nil {
+		return err
 	}
 	return writeJSON(w, currentState(process))
+}
+
+// allow refuses other methods.
+func allow(r *http.Request, methods ...string) error {
+	if slices.Contains(methods, r.Method) {
+		return nil
+	}
+	return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: fmt.Errorf("allowed: %s", strings.Join(methods, ", "))}
 }
 
 // explainBodyMax bounds a question, in bytes.
@@ -46,8 +60,8 @@ const explainBodyMax = 64 << 10
 
 // serveExplain answers for the running configuration.
 func serveExplain(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodPost {
-		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("allowed: POST")}
+	if err := allow(r, http.MethodPost); err != nil {
+		return err
 	}
 	var q adminapi.ExplainRequest
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, explainBodyMax))
@@ -71,6 +85,7 @@ func writeJSON(w http.ResponseWriter, v any) error {
 // currentState copies the state of every pool.
 func currentState(r *registry) adminapi.State {
 	out := adminapi.State{Pools: map[string]adminapi.Pool{}}
+	spools := spoolStates(keepers)
 	for _, pool := range r.list() {
 		policy := pool.state.Controller.Policy()
 		s, ingress := pool.state.Controller.Snapshot(), pool.state.Ingress.Snapshot()
@@ -87,6 +102,7 @@ func currentState(r *registry) adminapi.State {
 			Identity: pool.state.Identity.Snapshot(),
 			Verify:   adminapi.Verify(pool.state.Verified()),
 			Ingress:  ingressState(ingress),
+			Spool:    spools[pool.name],
 			Shares:   policy.Shares().Lines(),
 
 			AbandonedCut: pool.state.AbandonedCut(),
@@ -100,9 +116,14 @@ func currentState(r *registry) adminapi.State {
 }
 
 func ingressState(s gate.IngressSnapshot) adminapi.Ingress {
+	hooks := make(map[string]adminapi.Hook, len(s.Streaks))
+	for path, n := range s.Streaks {
+		hooks[path] = adminapi.Hook{ConsecutiveRefusals: n}
+	}
 	return adminapi.Ingress{
 		Webhooks: s.Webhooks, Limited: s.Limited, Logouts: s.Logouts,
 		Senders: s.Senders, Forgers: s.Forgers, LoginStates: s.States, LoginWaiting: s.Waiting,
+		Hooks: hooks,
 	}
 }
 

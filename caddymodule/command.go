@@ -23,10 +23,10 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "admission",
-		Usage: "status|explain",
+		Usage: "status|explain|deliveries",
 		Short: "Looks into the admission gateway",
 		CobraFunc: func(cmd *cobra.Command) {
-			cmd.AddCommand(statusCommand(), explainCommand())
+			cmd.AddCommand(statusCommand(), explainCommand(), deliveriesCommand())
 		},
 	})
 }
@@ -45,27 +45,54 @@ func (f *adminFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "Print JSON")
 }
 
-// call asks the running gateway and decodes its answer.
+// call asks the running gateway and decodes its answer, nil for none.
 func (f *adminFlags) call(method, path string, question, answer any) error {
-	address, err := caddycmd.DetermineAdminAPIAddress(f.address, nil, f.config, f.adapter)
+	body, err := f.open(method, path, question)
 	if err != nil {
 		return err
+	}
+	defer func() { _ = body.Close() }()
+	if answer == nil {
+		return nil
+	}
+	return json.NewDecoder(body).Decode(answer)
+}
+
+// unreachableError says that no gateway answers at the admin endpoint.
+type unreachableError struct {
+	address string
+	err     error
+}
+
+func (e *unreachableError) Error() string {
+	return fmt.Sprintf("admin endpoint %s: %v (is Caddy running there?)", e.address, e.err)
+}
+
+func (e *unreachableError) Unwrap() error { return e.err }
+
+// open asks the running gateway; the caller closes the answer.
+func (f *adminFlags) open(method, path string, question any) (io.ReadCloser, error) {
+	address, err := caddycmd.DetermineAdminAPIAddress(f.address, nil, f.config, f.adapter)
+	if err != nil {
+		return nil, err
 	}
 	var body io.Reader
 	header := http.Header{}
 	if question != nil {
 		raw, err := json.Marshal(question)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		body, header = bytes.NewReader(raw), http.Header{"Content-Type": {"application/json"}}
 	}
 	resp, err := caddycmd.AdminAPIRequest(address, method, path, header, body)
-	if err != nil {
-		return fmt.Errorf("admin endpoint %s: %w (is Caddy running there?)", address, err)
+	switch {
+	case err == nil:
+		return resp.Body, nil
+	case strings.HasPrefix(err.Error(), "performing request:"): // Caddy's client, when nobody answered
+		return nil, &unreachableError{address, err}
 	}
-	defer func() { _ = resp.Body.Close() }()
-	return json.NewDecoder(resp.Body).Decode(answer)
+	return nil, fmt.Errorf("admin endpoint %s: %w", address, err)
 }
 
 func printJSON(w io.Writer, v any) error {

@@ -90,7 +90,7 @@ func (h *Handler) options() gate.Options {
 		RefuseStatus: def.refuse,
 		StatusOf:     statusOf,
 		Log:          h.app.events.sink(h.Name),
-		Ingress:      h.app.committing(h.Name, def),
+		Ingress:      h.app.ingressOf(h.Name, def),
 	}
 	def.recognise(&o)
 	if h.logCallers = def.pool.LogCallers; h.logCallers {

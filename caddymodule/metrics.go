@@ -11,7 +11,8 @@ import (
 )
 
 // Metric names start with caddy_admission_. Every label value comes from a
-// closed set of the engine, except pool, which is a name in the configuration.
+// closed set of the engine, except pool and hook, which stand in the
+// configuration.
 var (
 	decisionsDesc    = desc("decisions_total", "Decisions about requests, by class and outcome.", "class", "outcome")
 	holdDesc         = desc("permit_hold_seconds", "How long permits were held.", "class")
@@ -31,6 +32,9 @@ var (
 var allDescs = []*prometheus.Desc{
 	decisionsDesc, holdDesc, inUseDesc, limitDesc, waitingDesc, abandonedDesc,
 	questionsDesc, verifyDesc, replayedDesc, webhookDesc, limitedDesc, overflowDesc, abandonedCutDesc,
+	streakDesc, spoolDeliveriesDesc, spoolOldestDesc, spoolBytesDesc, spoolLimitDesc, spoolDiskDesc, spoolFailingDesc,
+	spoolKeptDesc, spoolAttemptsDesc, spoolDeadDesc, spoolDroppedDesc, spoolRefusedDesc,
+	spoolDuplicatesDesc, spoolDamagedDesc, spoolDiskErrorsDesc,
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -44,7 +48,10 @@ var public = []admission.Class{admission.Discovery, admission.Candidate, admissi
 // collector reads the pools of a registry when it is scraped. It holds no
 // value of its own: the counters live in the pools, so they outlive
 // configurations however often it is registered.
-type collector struct{ registry *registry }
+type collector struct {
+	registry *registry
+	spools   *spools
+}
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
@@ -55,6 +62,9 @@ func (collector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
+	for _, k := range c.spools.list() {
+		collectSpool(ch, k.pool, k.sp.Snapshot())
+	}
 	for _, pool := range c.registry.list() {
 		s := pool.state.Controller.Snapshot()
 		for class := range admission.NumClasses {
@@ -108,6 +118,9 @@ func collectIngress(ch chan<- prometheus.Metric, pool string, s *admission.Snaps
 			count(ch, webhookDesc, float64(n), pool, outcome)
 		}
 	}
+	for path, n := range in.Streaks {
+		ch <- prometheus.MustNewConstMetric(streakDesc, prometheus.GaugeValue, float64(n), pool, path)
+	}
 	for class, n := range in.Limited {
 		count(ch, limitedDesc, float64(n), pool, class)
 	}
@@ -151,7 +164,7 @@ func gauge(ch chan<- prometheus.Metric, d *prometheus.Desc, n int, labels ...str
 // registry. Every configuration has a registry of its own and may hold several
 // handlers.
 func registerMetrics(r *prometheus.Registry) error {
-	err := r.Register(collector{process})
+	err := r.Register(collector{process, keepers})
 	if already := (prometheus.AlreadyRegisteredError{}); errors.As(err, &already) {
 		return nil
 	}

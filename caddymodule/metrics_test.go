@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-admission/gateway/admission"
 	"github.com/caddy-admission/gateway/admission/gate"
+	"github.com/caddy-admission/gateway/admission/spool"
 )
 
 // labelValues are the only values a label may have, beside pool names.
@@ -26,8 +27,17 @@ func labelValues() map[string][]string {
 	for _, o := range gate.HookOutcomes() {
 		hooks = append(hooks, o.String())
 	}
+	var reasons []string
+	for _, r := range spool.DeadReasons() {
+		reasons = append(reasons, string(r))
+	}
+	for _, r := range spool.DropReasons() {
+		reasons = append(reasons, string(r))
+	}
 	return map[string][]string{
-		"class": classes, "route_class": classes, "outcome": append(outcomes, hooks...),
+		"state": {"due", "dead"}, "kind": {"fresh", "replayed", "due", "dead"}, "hook": {"/hooks/ci"},
+		"reason": append(reasons, spool.Reasons()...),
+		"class":  classes, "route_class": classes, "outcome": slices.Concat(outcomes, hooks, spool.Outcomes()),
 		"answer": {"unknown", "refused", "accepted", "genuine", "stranger", "no_place"},
 	}
 }
@@ -95,7 +105,7 @@ func TestMetrics(t *testing.T) {
 	if series > 400 {
 		t.Errorf("%d series of one pool, want at most 400", series)
 	}
-	if problems, err := testutil.CollectAndLint(collector{process}); err != nil || len(problems) > 0 {
+	if problems, err := testutil.CollectAndLint(collector{process, keepers}); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
 	}
 }

@@ -39,6 +39,9 @@ func printStatus(w io.Writer, s adminapi.State) error {
 		if err := t.Flush(); err != nil {
 			return err
 		}
+		if p.Spool != nil {
+			printSpool(w, p.Spool)
+		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-admission/gateway/admission"
 	"github.com/caddy-admission/gateway/admission/gate"
+	"github.com/caddy-admission/gateway/admission/spool"
 )
 
 // generation is the identity of one loaded configuration. It has a size, so
@@ -38,9 +39,10 @@ type registry struct {
 }
 
 type entry struct {
-	state *gate.State
-	refs  map[*generation]struct{}
-	live  []liveGeneration // oldest first
+	state   *gate.State
+	refused *spool.Refusals
+	refs    map[*generation]struct{}
+	live    []liveGeneration // oldest first
 }
 
 type liveGeneration struct {
@@ -62,11 +64,18 @@ func (r *registry) acquire(gen *generation, name string, policy *admission.Polic
 	r.sweepLocked()
 	e := r.pools[name]
 	if e == nil {
-		e = &entry{state: gate.NewState(policy), refs: map[*generation]struct{}{}}
+		e = &entry{state: gate.NewState(policy), refused: spool.NewRefusals(), refs: map[*generation]struct{}{}}
 		r.pools[name] = e
 	}
 	e.refs[gen] = struct{}{}
 	return e.state
+}
+
+// refused returns where the refused deliveries of an acquired pool are noted.
+func (r *registry) refused(name string) *spool.Refusals {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.pools[name].refused
 }
 
 // start makes gen the newest live generation of the pools it acquired and puts
@@ -124,9 +133,10 @@ func (r *registry) shutdown(gen *generation) {
 
 // namedState is one pool as list returns it.
 type namedState struct {
-	name   string
-	state  *gate.State
-	active bool
+	name    string
+	state   *gate.State
+	active  bool
+	refused *spool.Refusals
 }
 
 // list returns the pools in the order of their names.
@@ -137,7 +147,7 @@ func (r *registry) list() []namedState {
 	out := make([]namedState, 0, len(r.pools))
 	for _, name := range slices.Sorted(maps.Keys(r.pools)) {
 		e := r.pools[name]
-		out = append(out, namedState{name: name, state: e.state, active: len(e.live) > 0})
+		out = append(out, namedState{name: name, state: e.state, refused: e.refused, active: len(e.live) > 0})
 	}
 	return out
 }

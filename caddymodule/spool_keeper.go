@@ -59,9 +59,14 @@ func (k *keeper) enter() (sp *spool.Spool, moving bool, leave func()) {
 
 // current is the spool in use, nil for none.
 func (k *keeper) current() *spool.Spool {
+	sp, _ := k.now()
+	return sp
+}
+
+func (k *keeper) now() (sp *spool.Spool, moving bool) {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
-	return k.sp
+	return k.sp, k.moving
 }
 
 // turn changes what deliveries do from now on and waits for those that began

@@ -53,18 +53,20 @@ func (h *Hook) spoolHook(profile *webhook.Profile, secrets webhook.Secrets) spoo
 	return c
 }
 
-// committing returns the pool's ingress with a committer at each hook that has
-// a receiver of its own.
-func (a *App) committing(name string, def *definition) *gate.IngressConfig {
-	if def.spool == nil {
-		return def.ingress
-	}
-	k := keepers.acquire(a.gen, name)
+// ingressOf completes a pool's ingress for this configuration: where refused
+// deliveries are noted, and a committer at each hook that has a receiver of its
+// own. The pool's state was acquired.
+func (a *App) ingressOf(name string, def *definition) *gate.IngressConfig {
 	if def.ingress == nil {
 		return nil
 	}
 	in := *def.ingress
+	in.Refused = noteRefused(process.refused(name))
+	if def.spool == nil {
+		return &in
+	}
 	in.Hooks = slices.Clone(in.Hooks)
+	k := keepers.acquire(a.gen, name)
 	for i, h := range def.pool.Hooks {
 		if h.Deliver != "" {
 			in.Hooks[i].Commit = &committer{keeper: k, hook: h.Path, mode: h.keep(), started: a.inForce}

@@ -313,8 +313,9 @@ func (s *spools) followOnce(ctx context.Context, k *keeper) (done bool, err erro
 
 // keptSpool is the spool of one pool as list returns it.
 type keptSpool struct {
-	pool string
-	sp   *spool.Spool
+	pool   string
+	sp     *spool.Spool
+	moving bool
 }
 
 // list returns the open spools in the order of their pools.
@@ -323,8 +324,8 @@ func (s *spools) list() []keptSpool {
 	defer s.mu.Unlock()
 	var out []keptSpool
 	for _, pool := range slices.Sorted(maps.Keys(s.byPool)) {
-		if sp := s.byPool[pool].current(); sp != nil {
-			out = append(out, keptSpool{pool, sp})
+		if sp, moving := s.byPool[pool].now(); sp != nil {
+			out = append(out, keptSpool{pool, sp, moving})
 		}
 	}
 	return out

@@ -33,6 +33,10 @@ type IngressConfig struct {
 	// Senders are networks whose callers count as known from the start, for
 	// hooks and logouts.
 	Senders []netip.Prefix
+
+	// Refused is told of every delivery that was not taken; nil tells nobody.
+	// It must be fast and must not block.
+	Refused func(*RefusedDelivery)
 }
 
 // HookConfig is one path that takes deliveries of one kind of sender.
@@ -108,6 +112,7 @@ type ingress struct {
 	patterns []*route
 	folded   map[string]admission.Class // folds of exact paths
 	senders  []netip.Prefix
+	refused  func(*RefusedDelivery)
 }
 
 // route is one configured path.
@@ -131,7 +136,7 @@ type hook struct {
 
 // newIngress compiles c; all mistakes are reported at once.
 func newIngress(c *IngressConfig, state *State) (*ingress, error) {
-	in := &ingress{state: state, exact: map[string][]*route{}, folded: map[string]admission.Class{}, senders: c.Senders}
+	in := &ingress{state: state, exact: map[string][]*route{}, folded: map[string]admission.Class{}, senders: c.Senders, refused: c.Refused}
 	var mistakes []error
 	add := func(err error) {
 		if err != nil {

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"maps"
 	"net/netip"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type IngressState struct {
 	readers   map[*reader]struct{}   // small bodies being read
 	logouts   logoutState
 	login     loginState
+	streaks   map[string]int64 // refusals in a row by hook, at most hookMax
 }
 
 // Bounds of what an IngressState remembers.
@@ -48,6 +50,7 @@ func newIngressState(c *admission.Controller) *IngressState {
 		readers:    map[*reader]struct{}{},
 		logouts:    newLogoutState(),
 		login:      newLoginState(),
+		streaks:    map[string]int64{},
 	}
 }
 
@@ -64,6 +67,7 @@ type IngressSnapshot struct {
 	// Starts and Callbacks are the levels of the login budgets; those of known
 	// and unknown callbacks together. Zero until first used.
 	Starts, Callbacks admission.BucketSnapshot
+	Streaks           map[string]int64 // refused deliveries since the last that was taken, by configured path
 }
 
 // Snapshot copies the counters.
@@ -80,6 +84,7 @@ func (s *IngressState) Snapshot() IngressSnapshot {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	snap.Streaks = maps.Clone(s.streaks)
 	snap.Senders, snap.Forgers = len(s.senders.last), len(s.logouts.forgers.last)
 	snap.States, snap.Waiting = len(s.login.states), len(s.login.starts.waiting)
 	now := clock()

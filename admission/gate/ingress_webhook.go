@@ -38,6 +38,10 @@ type hookExchange struct {
 	hold  *hookHold
 	group admission.Key
 	now   time.Time
+
+	delivery *webhook.Delivery // once the body was verified
+	status   int               // of the answer that the gate or the receiver gave
+	cause    error             // why it could not be kept
 }
 
 // serveHook checks a delivery's headers, takes budget and permit in one
@@ -102,6 +106,7 @@ func (x *hookExchange) admit() bool {
 		x.st.counters.limit(admission.Webhook)
 		x.overloaded(ref.outcome, ref.retry, false)
 		x.st.counters.hooks[ref.outcome].Add(1)
+		x.report(ref.outcome)
 		return false
 	}
 	x.hold = hold
@@ -125,6 +130,7 @@ func (x *hookExchange) run(next Next) HookOutcome {
 		x.answer(ingressAnswer{status: bad.Status(), reason: bad.Reason().String(), text: bad.Error(), bodyRead: true})
 		return hookOutcomeOf(bad.Reason())
 	}
+	x.delivery = &d
 	if d.Verified {
 		x.st.verified(x.group, x.now)
 	}
@@ -168,6 +174,7 @@ func (x *hookExchange) forward(next Next, body []byte) HookOutcome {
 // tell the sender that somebody took it.
 func (x *hookExchange) settle(out *writer, err error) HookOutcome {
 	cut, gone := x.dog.cut() != nil, x.r.Context().Err() != nil
+	x.status = out.status
 	silent := !out.started()
 	if silent {
 		x.upstreamFailed(cut, err)
@@ -214,6 +221,7 @@ func (x *hookExchange) keep(d webhook.Delivery, body []byte) HookOutcome {
 		x.upstreamFailed(true, err)
 		return HookDeadline
 	case err != nil:
+		x.cause = err
 		x.overloaded(HookKeepFailed, 5*time.Second, true)
 		return HookKeepFailed
 	}
@@ -221,6 +229,7 @@ func (x *hookExchange) keep(d webhook.Delivery, body []byte) HookOutcome {
 	for name, values := range a.Header {
 		h[name] = append([]string(nil), values...)
 	}
+	x.status = a.Status
 	x.w.WriteHeader(a.Status)
 	_, _ = x.w.Write(a.Body)
 	switch {
@@ -250,6 +259,7 @@ func (x *hookExchange) aborted() HookOutcome {
 func (x *hookExchange) finish(o HookOutcome) {
 	x.st.end(x.hold, permitOutcome[o])
 	x.st.counters.hooks[o].Add(1)
+	x.report(o)
 	if d := DecisionFrom(x.r.Context()); d.Outcome == "" {
 		d.Class, d.Outcome = admission.Webhook.String(), o.String()
 	}
@@ -272,6 +282,7 @@ func (x *hookExchange) refuse(bad *webhook.Refusal, bodyRead bool) {
 	}
 	x.answer(a)
 	x.st.counters.hooks[hookOutcomeOf(bad.Reason())].Add(1)
+	x.report(hookOutcomeOf(bad.Reason()))
 }
 
 func (x *hookExchange) overloaded(o HookOutcome, retry time.Duration, bodyRead bool) {
@@ -279,6 +290,6 @@ func (x *hookExchange) overloaded(o HookOutcome, retry time.Duration, bodyRead b
 }
 
 func (x *hookExchange) answer(a ingressAnswer) {
-	a.class = admission.Webhook
+	a.class, x.status = admission.Webhook, a.status
 	x.g.answerIngress(x.w, x.r, a)
 }

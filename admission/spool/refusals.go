@@ -13,7 +13,9 @@ type Refused struct {
 	Hook       string    `json:"hook"` // configured name
 	Provider   string    `json:"provider"`
 	Way        Way       `json:"way"`
-	Verified   bool      `json:"verified"` // the sender proved to know the secret
+	Outcome    string    `json:"outcome,omitempty"` // as the ingress counts it, closed set
+	Status     int       `json:"status,omitempty"`  // of the answer
+	Verified   bool      `json:"verified"`          // the sender proved to know the secret
 	Delivery   string    `json:"delivery,omitempty"`
 	Event      string    `json:"event,omitempty"`
 	Repository string    `json:"repository,omitempty"` // only when verified

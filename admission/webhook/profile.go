@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"net/http"
 	"slices"
 	"time"
 )
@@ -164,6 +165,12 @@ func (p *Profile) Headers() []string {
 	}
 	slices.Sort(list)
 	return slices.DeleteFunc(slices.Compact(list), func(name string) bool { return name == "" })
+}
+
+// Claims is what a request says of itself before anything is verified, as far
+// as headers say it: how the sender numbers the delivery and names the event.
+func (p *Profile) Claims(h http.Header) (id, event string) {
+	return h.Get(p.id.header), h.Get(p.event.header)
 }
 
 func (p *Profile) companion(name string) *companion {

@@ -30,6 +30,11 @@ type snapshot struct {
 	heap    int64 // what the process says it uses, 0 when not asked
 	disk    int64
 	err     error
+
+	// Of accepted deliveries against arrived and kept ones, at the moment of
+	// this snapshot: deliveries go on afterwards.
+	balance    float64
+	balanceErr error
 }
 
 const statePath = "/admission/state"

@@ -228,7 +228,10 @@ func (e *exchange) endless() bool {
 func (w *world) settled(ctx context.Context) snapshot {
 	for range 50 {
 		s := w.gateway.take(ctx, true)
-		if !w.expectsBalance() || w.balanced(&s) || !pause(ctx, 200*time.Millisecond) {
+		if w.expectsBalance() {
+			s.balance, s.balanceErr = w.balance(&s)
+		}
+		if !w.expectsBalance() || s.balanced() || !pause(ctx, 200*time.Millisecond) {
 			return s
 		}
 	}

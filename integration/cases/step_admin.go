@@ -41,7 +41,7 @@ func (w *world) admin(ctx context.Context, s *Step) error {
 	case "deliveries":
 		args = append(words, "--json")
 	case "list", "show", "replay", "drop", "export":
-		args = append([]string{"deliveries"}, words...)
+		args = append(append([]string{"deliveries"}, words...), "--json")
 	default:
 		return fmt.Errorf("unknown admin command %q", cmd)
 	}

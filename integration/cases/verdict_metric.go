@@ -62,7 +62,7 @@ func (v *verdict) number(m MetricExpect) (float64, error) {
 		if err != nil {
 			return 0, err
 		}
-		return v.w.balance(s)
+		return s.balance, s.balanceErr
 	}
 	s, err := v.at(m)
 	if err != nil {
@@ -269,10 +269,7 @@ func (w *world) expectsBalance() bool {
 	return false
 }
 
-func (w *world) balanced(s *snapshot) bool {
-	n, err := w.balance(s)
-	return err == nil && n == 0
-}
+func (s *snapshot) balanced() bool { return s.balanceErr == nil && s.balance == 0 }
 
 // balance is accepted deliveries, minus those that arrived, minus those kept.
 func (w *world) balance(s *snapshot) (float64, error) {

@@ -33,6 +33,8 @@ type Pool struct {
 	// AbandonedCut counts abandoned work that was cut because half of its class
 	// was abandoned: its upstream may still have run for a while.
 	AbandonedCut int64 `json:"abandoned_cut"`
+	// Spool is what the pool keeps; nil when it keeps nothing.
+	Spool *Spool `json:"spool,omitempty"`
 	// Shares is the counted inventory of permits, one line per class and one
 	// for the sums.
 	Shares []string `json:"shares"`
@@ -119,4 +121,6 @@ type Ingress struct {
 	Forgers      int              `json:"forgers"`  // groups that lately sent forged logouts
 	LoginStates  int              `json:"login_states"`
 	LoginWaiting int              `json:"login_waiting"`
+	// Hooks are the configured hooks that had a delivery, by path.
+	Hooks map[string]Hook `json:"hooks"`
 }
