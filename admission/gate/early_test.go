@@ -81,3 +81,26 @@ func TestAnswerToARequestWithoutBodyKeepsTheConnection(t *testing.T) {
 		t.Errorf("%d after the whole body was read, connection closed: %v", r.StatusCode, r.Close)
 	}
 }
+
+// TestTheEndOfAnUploadStaysItsEnd: a transport looks for the end of a body once
+// more after the answer has begun, when net/http has closed the body. What it
+// reads then must be the end, not an error that breaks the answer off.
+func TestTheEndOfAnUploadStaysItsEnd(t *testing.T) {
+	type read struct {
+		n   int
+		err error
+	}
+	again := make(chan read, 1)
+	s := serve(t, admission.Config{}, Options{}, func(w http.ResponseWriter, r *http.Request) error {
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 4))
+		w.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(w).Flush()
+		n, err := r.Body.Read(make([]byte, 1))
+		again <- read{n, err}
+		return nil
+	})
+	s.do(t, ask{method: http.MethodPost, path: pushRPC, body: "0000", user: "dev", pass: "pw"})
+	if got := <-again; got != (read{0, io.EOF}) {
+		t.Errorf("%d bytes and %v, want the end", got.n, got.err)
+	}
+}

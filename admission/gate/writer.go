@@ -258,7 +258,9 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // progressBody reports the client's progress on an upload and knows whether
-// all of it was read.
+// all of it was read. Its end stays its end: net/http closes a body once the
+// answer begins, and a transport that looks for the end again would take the
+// error for a broken upload and cut its connection, in the middle of the answer.
 type progressBody struct {
 	io.ReadCloser
 	dog      *watchdog
@@ -268,6 +270,9 @@ type progressBody struct {
 }
 
 func (b *progressBody) Read(p []byte) (int, error) {
+	if b.ended.Load() {
+		return 0, io.EOF
+	}
 	b.dog.begin(reading)
 	n, err := b.ReadCloser.Read(p)
 	b.dog.end(reading, n)
