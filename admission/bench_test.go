@@ -34,7 +34,7 @@ func randomKeys(n int) []Key {
 // BenchmarkDecide is one decision and its End, with caller cap, caller bucket
 // and class bucket, for callers that the table already holds.
 func BenchmarkDecide(b *testing.B) {
-	for _, n := range []int{1_000, 1_000_000} {
+	for _, n := range []int{1, 1_000, 1_000_000} {
 		b.Run(fmt.Sprint("callers=", n), func(b *testing.B) {
 			c := NewController(compile(b, limited()))
 			keys := randomKeys(n)

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"sync"
 	"testing"
 	"time"
@@ -28,13 +26,9 @@ type Latch struct {
 func StartLatch(tb testing.TB, target string) *Latch {
 	tb.Helper()
 	l := &Latch{release: make(chan struct{})}
-	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target})
+	proxy := NewForwarder(target)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(LatchHeader) != "" && !l.keep(r) {
-			return
-		}
-		if err := buffer(r); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
 		proxy.ServeHTTP(w, r)
