@@ -175,3 +175,12 @@ func (g *Gateway) Goroutines(tb testing.TB) (int, string) {
 	}
 	return n, string(out)
 }
+
+// Admin asks the admin endpoint and returns its answer, or its error.
+func (g *Gateway) Admin(method, path, contentType, body string) string {
+	out, err := g.adminCall(method, path, contentType, body)
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
+}
