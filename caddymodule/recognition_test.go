@@ -120,6 +120,11 @@ func TestRulesThroughCaddy(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), class) {
 			t.Errorf("a rule gives class %s away: %v", class, err)
 		}
+		// In a Caddyfile the error names the line.
+		_, err = adapt(s.caddyfile("admission stolen {\n classify " + class + " /x\n}\n test_upstream"))
+		if err == nil || !strings.Contains(err.Error(), "Caddyfile:16: classify "+class) {
+			t.Errorf("class %s: %v", class, err)
+		}
 	}
 }
 

@@ -267,6 +267,14 @@ func TestPathTricksProveNothing(t *testing.T) {
 		} else if strings.HasPrefix(c[3], "up") {
 			r.Header.Set("Content-Type", "application/x-git-upload-pack-request")
 		}
+		switch name, value, _ := strings.Cut(c[4], ": "); {
+		case value != "" && name != "Transfer-Encoding":
+			r.Header.Set(name, value)
+		case strings.HasPrefix(c[4], "ver="):
+			r.Proto, r.ProtoMinor = "HTTP/1.0", 0
+		case c[4] == "chunk=1", name == "Transfer-Encoding":
+			r.TransferEncoding, r.ContentLength, r.Body = []string{"chunked"}, -1, io.NopCloser(strings.NewReader("x"))
+		}
 		// The most trusting upstream there is.
 		_ = a.Serve(httptest.NewRecorder(), r, func(w http.ResponseWriter, r *http.Request) error {
 			if r.Header.Get("Authorization") == "" {
