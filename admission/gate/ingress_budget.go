@@ -71,10 +71,37 @@ func (s *IngressState) admitHook(q *hookClaim, cut func(error)) (*hookHold, *hoo
 
 func (s *IngressState) admitHookLocked(q *hookClaim, cut func(error)) (hold, displaced *hookHold, _ *hookRefusal) {
 	p := &s.controller.Policy().Classes[admission.Webhook]
+	hold, req, short := s.prepareLocked(p, q, cut)
+	if short != nil {
+		if !p.DryRun {
+			s.controller.CountRefusal(admission.Webhook, short.reason)
+			return nil, nil, short
+		}
+		req.Stopped = short.reason
+	}
+	if hold.known && len(s.holds) >= p.Max && !p.DryRun && s.onlyPlaceMissing(&req, p) {
+		displaced = s.displaceLocked()
+	}
+	permit, ref := s.controller.TryAdmit(&req)
+	if ref != nil && !ref.Would {
+		if displaced != nil {
+			s.grantLocked() // its place is free
+		}
+		return nil, displaced, hookRefusalOf(ref)
+	}
+	hold.would = ref
+	hold.permit = permit
+	s.chargeLocked(p, q, hold, &req)
+	s.holds[hold] = struct{}{}
+	return hold, displaced, nil
+}
+
+// prepareLocked makes what the engine decides about, and the refusal of the
+// budgets that it does not know.
+func (s *IngressState) prepareLocked(p *admission.ClassPolicy, q *hookClaim, cut func(error)) (hold *hookHold, req admission.Request, short *hookRefusal) {
 	hold = &hookHold{cut: cut, start: q.now, reading: true, known: q.known || s.senders.has(q.group, q.now)}
 	strict := !hold.known && (q.listed || s.senders.any(q.now))
-	req := admission.Request{Class: admission.Webhook, Now: q.now, Group: q.group, Proven: hold.known, Bytes: q.charge}
-	req.Keys = q.keys
+	req = admission.Request{Class: admission.Webhook, Now: q.now, Group: q.group, Proven: hold.known, Bytes: q.charge, Keys: q.keys}
 	if strict {
 		req.Bytes = min(req.Bytes, max(1, p.Bytes.Burst/4))
 		if !p.Bytes.On() {
@@ -83,25 +110,7 @@ func (s *IngressState) admitHookLocked(q *hookClaim, cut func(error)) (hold, dis
 		hold.share = s.strangers.get(q.group, quarter(p.Bucket), quarter(p.Bytes), q.now)
 	}
 	hold.own = s.ownLocked(q.own, q.hook.Bucket, q.hook.Bytes, q.now)
-	if ref := s.shortageLocked(p, q, hold, &req, strict); ref != nil {
-		if !p.DryRun {
-			s.controller.CountRefusal(admission.Webhook, ref.reason)
-			return nil, nil, ref
-		}
-		req.Stopped = ref.reason
-	}
-	if hold.known && len(s.holds) >= p.Max && !p.DryRun && s.onlyPlaceMissing(&req, p) {
-		displaced = s.displaceLocked()
-	}
-	permit, ref := s.controller.TryAdmit(&req)
-	if ref != nil && !ref.Would {
-		return nil, displaced, hookRefusalOf(ref)
-	}
-	hold.would = ref
-	hold.permit = permit
-	s.chargeLocked(p, q, hold, &req)
-	s.holds[hold] = struct{}{}
-	return hold, displaced, nil
+	return hold, req, s.shortageLocked(p, q, hold, &req, strict)
 }
 
 // shortageLocked checks the budgets that the engine does not know.
@@ -149,15 +158,20 @@ func (s *IngressState) onlyPlaceMissing(req *admission.Request, p *admission.Cla
 // its body for longest, nil when there is none. The caller cuts its request
 // after unlocking.
 func (s *IngressState) displaceLocked() *hookHold {
-	var oldest *hookHold
+	oldest := s.displaceable()
+	if oldest != nil {
+		oldest.displaced = true
+		s.endLocked(oldest, admission.OutcomeDisplaced, clock())
+	}
+	return oldest
+}
+
+// displaceable is the permit that displaceLocked would end.
+func (s *IngressState) displaceable() (oldest *hookHold) {
 	for h := range s.holds {
 		if !h.known && h.reading && (oldest == nil || h.start.Before(oldest.start)) {
 			oldest = h
 		}
-	}
-	if oldest != nil {
-		oldest.displaced = true
-		s.endLocked(oldest, admission.OutcomeDisplaced, clock())
 	}
 	return oldest
 }
@@ -204,6 +218,9 @@ func (s *IngressState) endLocked(h *hookHold, o admission.Outcome, now time.Time
 	delete(s.holds, h)
 	s.settleLocked(h, now)
 	h.permit.End(o)
+	if o != admission.OutcomeDisplaced { // that place is taken already
+		s.grantLocked()
+	}
 }
 
 // settleLocked gives back what was charged and did not arrive, once. What

@@ -26,6 +26,7 @@ type IngressState struct {
 	strangers shares                 // of unknown senders
 	senders   knownSet               // groups with a verified delivery
 	holds     map[*hookHold]struct{} // webhook permits held
+	waiters   []*hookWaiter          // for one, known senders first
 	readers   map[*reader]struct{}   // small bodies being read
 	logouts   logoutState
 	login     loginState

@@ -101,7 +101,11 @@ func (x *hookExchange) admit() bool {
 		g.setCaller(&who, addr, g.state.Keyer.AddrBits(addr, g.opts.IPv4Bits, g.opts.IPv6Bits))
 		q.keys = who.Keys
 	}
-	hold, ref := x.st.admitHook(q, x.dog.cutWith)
+	admit := func() (*hookHold, *hookRefusal) { return x.st.admitHook(q, x.dog.cutWith) }
+	if x.h.Commit != nil {
+		admit = func() (*hookHold, *hookRefusal) { return x.st.admitHookWaiting(x.ctx, q, x.dog.cutWith) }
+	}
+	hold, ref := admit()
 	if ref != nil {
 		x.st.counters.limit(admission.Webhook)
 		x.overloaded(ref.outcome, ref.retry, false)
