@@ -77,12 +77,13 @@ func TestOpenRepositoryProvesNothing(t *testing.T) {
 	}
 }
 
-// TestRevokedCredential: a 401 on what a proof had opened ends it.
+// TestRevokedCredential: a 401 on what a proof had opened ends it; a new
+// credential is proven by its first request.
 func TestRevokedCredential(t *testing.T) {
 	u := newFakeUpstream()
 	revoked := false
 	s := serve(t, admission.Config{}, Options{}, func(w http.ResponseWriter, r *http.Request) error {
-		if revoked {
+		if _, secret, _ := r.BasicAuth(); revoked && secret == "pw" {
 			r.Header.Del("Authorization")
 		}
 		return u.next(w, r)
@@ -98,6 +99,11 @@ func TestRevokedCredential(t *testing.T) {
 	}
 	if c := classOf(t, s, dev); c != "candidate" {
 		t.Errorf("after the 401: %s, want candidate", c)
+	}
+	renewed := ask{path: pushRefs, user: "bob", pass: "pw2"}
+	s.do(t, renewed)
+	if c := classOf(t, s, renewed); c != "push" {
+		t.Errorf("with the new one: %s, want push", c)
 	}
 }
 
