@@ -16,7 +16,7 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func (Test[A-Z][A-Za-z0-9]+)\(`)
 )
 
-// TestThreatModelNamesTests holds the threat model to tests that exist.
+// TestThreatModelNamesTests holds the threat model to tests that exist: one at least in every row of a table of claims.
 func TestThreatModelNamesTests(t *testing.T) {
 	root := harness.Root(t)
 	exists := map[string]bool{}
@@ -40,6 +40,18 @@ func TestThreatModelNamesTests(t *testing.T) {
 	names := testName.FindAllString(string(text), -1)
 	if len(names) < 30 {
 		t.Errorf("the threat model names %d tests; it should name one for each sentence", len(names))
+	}
+	claims := false // in a table whose last column names tests
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		switch {
+		case !strings.HasPrefix(line, "|"):
+			claims = false
+		case strings.HasSuffix(line, "| test |"):
+			claims = true
+		case claims && !strings.HasPrefix(line, "|--") && !testName.MatchString(line):
+			t.Errorf("no test for %s", line)
+		}
 	}
 	for _, name := range names {
 		if !exists[name] {

@@ -49,6 +49,9 @@ func TestGarbageFloodBesideNewPushers(t *testing.T) {
 		all = append(all, s.someone(t, ""))
 	}
 	took := pushAll(t, all, 1, atOnce, patience)
+	if n := s.Class(t, "push").Permits(); n < uint64(len(all)) {
+		t.Errorf("class push gave %d permits to %d people: somebody was not proven", n, len(all))
+	}
 	harness.Eventually(t, 2*time.Minute, "a visit from every address", func() error {
 		if n := c.Runs(); n < 1200 {
 			return fmt.Errorf("%d visits", n)
@@ -82,9 +85,14 @@ func TestFloodBehindThePushersAddress(t *testing.T) {
 	c := s.start(t, flood.Flood{Clients: 40, Source: flood.Only(ownAddress), Driver: flood.Garbage("/pub.git", s.tip)})
 	knocks := s.start(t, flood.Flood{Clients: 20, Source: flood.Only(ownAddress), Pause: 50 * time.Millisecond, Driver: flood.Discover("/pub.git")})
 	c.waitAnswers(t, 100)
+	before := s.Class(t, "push").Permits()
 	took := pushAll(t, known, 4, 2, patience)
 	t.Log("people who had pushed before")
 	report(t, took, c)
+	// Eight pushes, each with its discovery: nothing of them waited among strangers.
+	if n := s.Class(t, "push").Permits() - before; n < 16 {
+		t.Errorf("class push gave them %d permits, want 16 at least", n)
+	}
 	took = pushAll(t, []*person{s.someone(t, s.addr), s.someone(t, s.addr), s.someone(t, s.addr), s.someone(t, s.addr)}, 1, 2, patience)
 	t.Log("people who are new")
 	report(t, took, c)
