@@ -1,0 +1,327 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/caddy-admission/gateway/integration/harness"
+)
+
+// mountDisk makes dir a file system of its own of the given size.
+func mountDisk(t *testing.T, dir, size string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("spool-test", dir, "tmpfs", 0, "size="+size); err != nil {
+		t.Fatalf("a small file system needs root and the right to mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// site asks for something that has nothing to do with deliveries.
+func (k *keeper) site(t *testing.T) {
+	t.Helper()
+	resp, err := http.Get("http://" + k.addr + "/anything")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("the site answers %s", resp.Status)
+	}
+}
+
+// TestDiskFull: while the spool's disk is full a delivery is refused with 503, the rest of the site goes on, the gateway starts,
+// and when there is room again deliveries are taken again. Everything that was acknowledged is delivered, nothing else.
+func TestDiskFull(t *testing.T) {
+	l := startLedger(t)
+	release := l.hang()
+	defer release()
+	k := newKeeper(t, "always", l.addr, "", "")
+	mountDisk(t, k.dir, "4m")
+	config := harness.Config{Sites: k.sites(k.dir, "")}
+	k.Gateway = harness.StartGateway(t, config)
+	var taken []int
+	n := 0
+	send := func() (status int) {
+		if status = k.send("team/app", n); status == http.StatusAccepted {
+			taken = append(taken, n)
+		}
+		n++
+		return status
+	}
+	if status := send(); status != http.StatusAccepted {
+		t.Fatalf("answered %d", status)
+	}
+	ballast := filepath.Join(k.dir, "ballast")
+	fill(t, ballast)
+	refused := func() error { // what the last page of the log holds still fits
+		if status := send(); status != http.StatusServiceUnavailable {
+			return fmt.Errorf("answered %d", status)
+		}
+		return nil
+	}
+	harness.Eventually(t, 30*time.Second, "a refusal", refused)
+	k.site(t)
+	if s := k.spool(t); !s.DiskFailing {
+		t.Error("the state does not say that the disk fails")
+	}
+	k.Kill()
+	k.Gateway.Start(t, config)
+	k.site(t)
+	harness.Eventually(t, 30*time.Second, "a refusal after the restart", refused)
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, 30*time.Second, "a delivery that is taken again", func() error {
+		if status := send(); status != http.StatusAccepted {
+			return fmt.Errorf("answered %d", status)
+		}
+		return nil
+	})
+	release()
+	k.waitEmpty(t, time.Minute)
+	var got []int
+	for _, a := range first(l.all(), "team/app") {
+		got = append(got, a.n)
+	}
+	t.Logf("%d of %d taken", len(taken), n)
+	if !slices.Equal(got, taken) {
+		t.Errorf("delivered %v, acknowledged %v", got, taken)
+	}
+}
+
+// fill writes until nothing more fits.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	ballast, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ballast.Close()
+	for err == nil {
+		_, err = ballast.Write(make([]byte, 4<<10))
+	}
+}
+
+// TestDamagedSpool: damage in the middle of the files costs the deliveries it hit and no other, and an operator sees it.
+func TestDamagedSpool(t *testing.T) {
+	l := startLedger(t)
+	l.down()
+	k := newKeeper(t, "always", l.addr, "", "")
+	config := harness.Config{Sites: k.sites(k.dir, "")}
+	k.Gateway = harness.StartGateway(t, config)
+	const deliveries = 20
+	for n := range deliveries {
+		k.want(t, fmt.Sprintf("team/app%d", n), n, http.StatusAccepted)
+	}
+	k.Kill()
+	logs, err := filepath.Glob(filepath.Join(k.dir, "*.log"))
+	if err != nil || len(logs) == 0 {
+		t.Fatalf("no log files: %v", err)
+	}
+	raw, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	copy(raw[len(raw)/2:], strings.Repeat("damage", 30))
+	if err := os.WriteFile(logs[0], raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k.Gateway.Start(t, config)
+	l.up(t)
+	k.waitEmpty(t, time.Minute)
+	arrived := map[string]bool{}
+	for _, a := range l.all() {
+		arrived[a.repository] = true
+	}
+	s := k.spool(t)
+	t.Logf("%d of %d arrived, %d damaged stretches, %d dead", len(arrived), deliveries, s.Damaged, s.Dead)
+	if len(arrived) < deliveries-2 || len(arrived) == deliveries || s.Damaged == 0 {
+		t.Errorf("%d of %d arrived, %d damaged stretches; want one or two missing, and told", len(arrived), deliveries, s.Damaged)
+	}
+	if !strings.Contains(k.Output(), "damaged") {
+		t.Error("no line of the log tells of the damage")
+	}
+}
+
+// TestForeignSpool: a directory in another format, or in use by another gateway, is refused with a clear message: at the start,
+// and at a reload, which leaves the old spool in use. Nothing in it is changed.
+func TestForeignSpool(t *testing.T) {
+	l := startLedger(t)
+	l.down()
+	k := startKeeper(t, "always", l.addr, "", "")
+	k.want(t, "team/app", 0, http.StatusAccepted)
+
+	old := filepath.Join(harness.TempDir(t), "old")
+	if err := os.MkdirAll(old, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	harness.WriteSecret(t, filepath.Join(old, "format"), `{"format":0,"salt":"00"}`)
+	used := startKeeper(t, "always", l.addr, "", "")
+
+	for dir, says := range map[string]string{
+		old:      "has format 0, this program knows format",
+		used.dir: "in use by another process",
+	} {
+		err := k.Reload(harness.Config{Sites: k.sites(dir, "")})
+		if err == nil || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), dir) {
+			t.Errorf("a reload with %s: %v", dir, err)
+		}
+		file := filepath.Join(k.Dir, "other")
+		harness.WriteFile(t, file, k.Caddyfile(harness.Config{Sites: k.sites(dir, "")}))
+		if out, code := k.Command(t, "validate", "--config", file, "--adapter", "caddyfile"); code != 0 {
+			t.Errorf("validate opens the spool: %s", out)
+		}
+	}
+	if text, err := os.ReadFile(filepath.Join(old, "format")); err != nil || string(text) != `{"format":0,"salt":"00"}` {
+		t.Errorf("the old directory was changed: %s %v", text, err)
+	}
+	k.want(t, "team/app", 1, http.StatusAccepted)
+	l.up(t)
+	k.waitEmpty(t, time.Minute)
+}
+
+// TestSpoolMoves: a reload that names another directory takes what is kept along while deliveries go on coming. Each arrives
+// once, in the order of its repository.
+func TestSpoolMoves(t *testing.T) {
+	l := startLedger(t)
+	l.down()
+	k := startKeeper(t, "always", l.addr, "", "")
+	const repositories, before, during = 3, 300, 100
+	var taken [repositories][]int
+	for n := range before {
+		r := n % repositories
+		k.want(t, fmt.Sprintf("team/app%d", r), n, http.StatusAccepted)
+		taken[r] = append(taken[r], n)
+	}
+	next := filepath.Join(harness.TempDir(t), "next")
+	reloaded := make(chan error, 1)
+	go func() { reloaded <- k.Reload(harness.Config{Sites: k.sites(next, "")}) }()
+	for n := before; n < before+during; n++ {
+		r := n % repositories
+		switch status := k.send(fmt.Sprintf("team/app%d", r), n); status {
+		case http.StatusAccepted:
+			taken[r] = append(taken[r], n)
+		case 0: // the connection ended with the old server
+		default:
+			t.Errorf("delivery %d during the move: answered %d", n, status)
+		}
+	}
+	if err := <-reloaded; err != nil {
+		t.Fatal(err)
+	}
+	harness.Eventually(t, time.Minute, "the move", func() error {
+		if s := k.spool(t); s.Dir != next || s.Moving || s.Depth < before {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	l.up(t)
+	k.waitEmpty(t, time.Minute)
+	all := l.all()
+	for r := range repositories {
+		var got []int
+		for _, a := range first(all, fmt.Sprintf("team/app%d", r)) {
+			if slices.Contains(taken[r], a.n) {
+				got = append(got, a.n)
+			}
+		}
+		if !slices.Equal(got, taken[r]) {
+			t.Errorf("team/app%d: %v, acknowledged %v", r, got, taken[r])
+		}
+	}
+	seen := map[string]bool{}
+	for _, a := range all {
+		if seen[a.id] {
+			t.Errorf("%+v came twice", a)
+		}
+		seen[a.id] = true
+	}
+	out, code := k.Command(t, "admission", "deliveries", "list", "--dir", k.dir)
+	if code != 0 || !strings.Contains(out, "nothing is kept") {
+		t.Errorf("the old directory: %d %s", code, out)
+	}
+}
+
+// TestDeliveriesCommand: what is kept can be listed, shown and exported from the files while the gateway is down, and replayed
+// and dropped while it runs.
+func TestDeliveriesCommand(t *testing.T) {
+	l := startLedger(t)
+	l.behave(func(arrival) int { return http.StatusForbidden })
+	k := startKeeper(t, "always", l.addr, "", "")
+	for n := range 3 {
+		k.want(t, "team/app", n, http.StatusAccepted)
+	}
+	harness.Eventually(t, 20*time.Second, "three dead", func() error {
+		if s := k.spool(t); s.Dead != 3 {
+			return fmt.Errorf("%d dead", s.Dead)
+		}
+		return nil
+	})
+	config := filepath.Join(k.Dir, "Caddyfile")
+	run := func(args ...string) string {
+		t.Helper()
+		out, code := k.Command(t, append([]string{"admission", "deliveries"}, args...)...)
+		if code != 0 {
+			t.Fatalf("%v: %s", args, out)
+		}
+		return out
+	}
+	ids := func(out string) (list []string) {
+		t.Helper()
+		var answer struct {
+			Deliveries []struct{ ID, Delivery, Dead, Recovery string }
+		}
+		if err := json.Unmarshal([]byte(out[strings.Index(out, "{\n"):]), &answer); err != nil {
+			t.Fatalf("%v in %s", err, out)
+		}
+		for _, d := range answer.Deliveries {
+			if d.Dead != "refused" || !strings.Contains(d.Recovery, "replay") {
+				t.Errorf("%+v", d)
+			}
+			list = append(list, d.ID)
+		}
+		return list
+	}
+	running := ids(run("list", "--json", "--config", config))
+	k.Kill()
+	for _, from := range [][]string{{"--dir", k.dir}, {"--config", config}} {
+		if down := ids(run(append([]string{"list", "--json"}, from...)...)); !slices.Equal(down, running) || len(down) != 3 {
+			t.Errorf("while down with %v: %v, want %v", from, down, running)
+		}
+		if out := run(append([]string{"show", running[0], "--body"}, from...)...); !strings.Contains(out, `"n":0`) || strings.Contains(out, "sha256=") {
+			t.Errorf("show: %s", out)
+		}
+		if out := run(append([]string{"export"}, from...)...); strings.Count(out, `"delivery":`) != 3 {
+			t.Errorf("export: %s", out)
+		}
+	}
+	if out, code := k.Command(t, "admission", "deliveries", "replay", running[0], "--config", config); code == 0 || !strings.Contains(out, "is Caddy running there?") {
+		t.Errorf("replay while down: %d %s", code, out)
+	}
+	l.behave(nil)
+	k.Gateway.Start(t, harness.Config{Sites: k.sites(k.dir, "")})
+	run("drop", running[1], "--config", config)
+	if out := run("replay", "--dead", "--config", config); !strings.Contains(out, "2 of 2") {
+		t.Errorf("replay: %s", out)
+	}
+	k.waitEmpty(t, 20*time.Second)
+	if s := k.spool(t); s.Dead != 0 || s.Replayed["delivered"] != 2 {
+		t.Errorf("%+v", s)
+	}
+}
