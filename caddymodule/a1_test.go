@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caddy-admission/gateway/admission"
@@ -35,7 +36,9 @@ func (s *server) holdAnonymous(g *gitServer, from string) (release func()) {
 		_, _, _ = s.try(ask{method: http.MethodPost, path: readRPC, body: "0000", from: from})
 	}()
 	g.waitFor(readRPC)
-	return func() { free(); <-done }
+	release = sync.OnceFunc(func() { free(); <-done })
+	s.t.Cleanup(release) // a test that fails must not leave Caddy waiting for it
+	return release
 }
 
 // TestA1Handler is the original reproduction through the handler: one anonymous
