@@ -17,7 +17,7 @@ import (
 func limited() Config {
 	return Config{Classes: map[string]*ClassConfig{"anonymous": {
 		CallerMax:    ptr(4),
-		CallerBucket: &BucketConfig{Burst: 1 << 20, PerSecond: 100},
+		CallerBucket: &BucketConfig{Burst: 1 << 23, PerSecond: 100},
 		Bucket:       &BucketConfig{Burst: 1 << 40, PerSecond: 1e9},
 	}}}
 }
