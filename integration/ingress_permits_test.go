@@ -18,7 +18,7 @@ import (
 func TestFourDeliveriesAreClaimed(t *testing.T) {
 	worker := harness.StartReceiver(t)
 	s := startIngress(t, worker.Addr, slowBudgets+githubHook(t, "/hooks/ci")+
-		strings.Replace(githubHook(t, "/hooks/hanging"), "}\n", " deadline 2s\n}\n", 1))
+		strings.Replace(githubHook(t, "/hooks/hanging"), "}\n", " deadline 1s\n}\n", 1))
 	body := `{"n":1}`
 	worker.Hold()
 	var held []net.Conn
@@ -74,6 +74,7 @@ func TestFourDeliveriesAreClaimed(t *testing.T) {
 		claim("/hooks/hanging")
 	}
 	claimed(4)
+	hanging := time.Now()
 	for i, c := range held {
 		c.SetReadDeadline(time.Now().Add(30 * time.Second))
 		if r, err := readReply(c); err != nil || r.StatusCode != http.StatusGatewayTimeout {
@@ -81,8 +82,46 @@ func TestFourDeliveriesAreClaimed(t *testing.T) {
 		}
 	}
 	s.WaitIdle(t, 10*time.Second)
+	if took := time.Since(hanging); took > 6*time.Second { // without the hook's own it is the profile's 8 s
+		t.Errorf("a deadline of 1 s freed the permits after %v", took)
+	}
 	if got := s.Pool(t).Ingress.Webhooks; got["deadline"] != 4 || got["gone"] != 1 {
 		t.Errorf("outcomes %v, want 4 at the deadline and 1 gone", got)
+	}
+}
+
+// TestBudgetsAreTakenTogether: what one bucket refuses, the group's or the hook's own, spends nothing of another.
+func TestBudgetsAreTakenTogether(t *testing.T) {
+	worker := harness.StartReceiver(t)
+	s := startIngress(t, worker.Addr, "webhooks {\n requests 3 0.001/s\n bytes 4KiB 0.001/s\n senders 127.0.0.1/32\n}\n"+
+		githubHook(t, "/hooks/ci")+strings.Replace(githubHook(t, "/hooks/own"), "}\n", " bucket 1 0.001/s\n}\n", 1))
+	for _, d := range []struct {
+		path            string
+		size            int
+		outcome         string
+		requests, bytes float64
+	}{
+		{"/hooks/ci", 3000, "delivered", 1, 3000},
+		{"/hooks/ci", 2000, "bytes", 0, 0},
+		{"/hooks/own", 10, "delivered", 1, 10},
+		{"/hooks/own", 10, "own_bucket", 0, 0},
+		{"/hooks/ci", 10, "delivered", 1, 10}, // the refused ones took none of the three
+		{"/hooks/ci", 10, "requests", 0, 0},
+	} {
+		body := strings.Repeat("0", d.size)
+		before := s.ingressState(t, "webhook")
+		r := mustPost(t, s.addr, delivery(d.path, body, int64(d.size)), body)
+		if refused := d.requests == 0; refused != (r.StatusCode == http.StatusServiceUnavailable && r.body == "webhook ingestion overloaded" &&
+			r.Header.Get("Retry-After") != "") || !refused && r.StatusCode != http.StatusOK {
+			t.Errorf("%s of %d bytes: answered %v", d.path, d.size, r)
+		}
+		harness.Eventually(t, 10*time.Second, "the delivery's place in the state", func() error {
+			got := changeOf(before, s.ingressState(t, "webhook"), "webhook")
+			if got.webhooks[d.outcome] != 1 || !near(got.requests, d.requests) || !near(got.bytes, d.bytes) {
+				return fmt.Errorf("got %+v, want one %s, %v requests and %v bytes spent", got, d.outcome, d.requests, d.bytes)
+			}
+			return nil
+		})
 	}
 }
 

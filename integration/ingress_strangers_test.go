@@ -21,10 +21,15 @@ const strangersFor = 30 * time.Second
 // every delivery of a sender that is known is accepted. Each kind has a gateway of its own, so that none spoils another's
 // attack; they run at the same time.
 func TestStrangersDelayNoKnownSender(t *testing.T) {
-	for name, attack := range map[string]func(ctx context.Context, addr string) (sent int, err error){
-		"one declares 25 MiB every second":             declareEachSecond,
-		"one sends 100 small forged ones a second":     forgeSmall,
-		"eight hold a permit each with a slow trickle": trickleEight,
+	for name, k := range map[string]struct {
+		attack func(ctx context.Context, addr string) (sent int, err error)
+		size   int           // of a known sender's delivery
+		every  time.Duration // one is sent
+	}{
+		// Six of the eight MiB that come back every second, so that nothing but the part that is kept for known senders is left.
+		"one declares 25 MiB every second":             {declareEachSecond, 6 << 20, time.Second},
+		"one sends 100 small forged ones a second":     {forgeSmall, 8 << 10, 250 * time.Millisecond},
+		"eight hold a permit each with a slow trickle": {trickleEight, 8 << 10, 250 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -32,16 +37,16 @@ func TestStrangersDelayNoKnownSender(t *testing.T) {
 			s := startIngress(t, worker.Addr, githubHook(t, "/hooks/ci"))
 			ctx, cancel := context.WithTimeout(t.Context(), strangersFor)
 			defer cancel()
-			genuine := s.knownSender(t)
+			genuine := s.knownSender(t, k.size)
 			genuine()
 			var strangers sync.WaitGroup
 			var sent int
 			var err error
-			strangers.Go(func() { sent, err = attack(ctx, s.addr) })
+			strangers.Go(func() { sent, err = k.attack(ctx, s.addr) })
 			n := 1
-			for tick := time.Tick(250 * time.Millisecond); ctx.Err() == nil; n++ {
+			for ; ctx.Err() == nil; n++ {
 				genuine()
-				<-tick
+				<-time.After(k.every) // and not a ticker: two of them never come closer together than this
 			}
 			strangers.Wait()
 			if err != nil {
@@ -59,9 +64,9 @@ func TestStrangersDelayNoKnownSender(t *testing.T) {
 	}
 }
 
-// knownSender returns a function that sends an 8 KiB delivery from one network and fails the test when it is not accepted.
-func (s *ingressSite) knownSender(t *testing.T) func() {
-	body := `{"padding":"` + strings.Repeat("x", 8<<10) + `"}`
+// knownSender returns a function that sends a delivery from one network and fails the test when it is not accepted.
+func (s *ingressSite) knownSender(t *testing.T, size int) func() {
+	body := strings.Repeat("0", size)
 	head := delivery("/hooks/ci", body, int64(len(body)))
 	return func() {
 		t.Helper()
@@ -82,7 +87,8 @@ func stranger(ctx context.Context, addr string, n int) (net.Conn, error) {
 	return c, err
 }
 
-// declareEachSecond sends the head of a forged 25 MiB delivery every second, keeps the connections and sends no body.
+// declareEachSecond starts a forged 25 MiB delivery every second and sends its body as slowly as it may, so that what it has
+// declared stays charged for as long as possible.
 func declareEachSecond(ctx context.Context, addr string) (sent int, err error) {
 	for tick := time.Tick(time.Second); ctx.Err() == nil; sent++ {
 		c, err := stranger(ctx, addr, 0)
@@ -92,6 +98,13 @@ func declareEachSecond(ctx context.Context, addr string) (sent int, err error) {
 		if _, err := io.WriteString(c, forgedDelivery("/hooks/ci", uploadSize)); err != nil {
 			return sent, unlessOver(ctx, err)
 		}
+		go func() {
+			for range time.Tick(200 * time.Millisecond) {
+				if _, err := c.Write(block[:16<<10]); err != nil {
+					return // answered, or over
+				}
+			}
+		}()
 		select {
 		case <-tick:
 		case <-ctx.Done():
