@@ -34,8 +34,9 @@ type Request struct {
 	// so that it is not refused to the client: TryAdmit returns such a refusal
 	// without counting it.
 	HasAnswer bool
-	// ComesBack says that the client obeys RetryAfter: a bucket that is short
-	// refuses it at once, and its place in the queue goes to one that would not.
+	// ComesBack says that the client obeys RetryAfter: where a bucket has no token
+	// for it after those for everybody ahead, it is refused at once, and its place
+	// in the queue goes to one that would not come back.
 	ComesBack bool
 	// Stopped is why a budget of the embedder's own refuses the request: it is
 	// refused for that, or granted with Would in dry run. It does not wait.
@@ -171,9 +172,6 @@ func (c *Controller) begin(r *Request, wait bool) (Permit, *Refusal, *waiter, ti
 	}
 	if v.reason == ReasonNone && r.Stopped != ReasonNone {
 		v, wait = verdict{reason: r.Stopped}, false
-	}
-	if r.ComesBack && v.delay > 0 {
-		wait = false
 	}
 	if v.reason == ReasonNone {
 		c.count(q.class, DecisionAdmitted)

@@ -7,6 +7,7 @@ type claim struct {
 	class  Class
 	cont   bool
 	proven bool
+	back   bool // comes back when told to: does not wait for tokens
 	group  Key
 	keys   [NumScopes]Key
 	bytes  int64
@@ -18,7 +19,7 @@ type claim struct {
 
 // newClaim takes over what r says; a class that does not exist is Other.
 func newClaim(r *Request) claim {
-	return claim{class: min(r.Class, Other), cont: r.Continuation, proven: r.Proven, group: r.Group, keys: r.Keys, bytes: r.Bytes}
+	return claim{class: min(r.Class, Other), cont: r.Continuation, proven: r.Proven, back: r.ComesBack, group: r.Group, keys: r.Keys, bytes: r.Bytes}
 }
 
 // verdict is the answer to a claim. ReasonNone means it fits.

@@ -340,3 +340,23 @@ func TestWhoComesBackDoesNotWaitForTokens(t *testing.T) {
 		third.End(OutcomeCompleted)
 	})
 }
+
+// Tokens that waiters will take are not there for who comes back.
+func TestWhoComesBackCountsTheWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewController(compile(t, Config{Classes: map[string]*ClassConfig{"read": {Max: ptr(1), CallerBucket: &BucketConfig{Burst: 3, PerSecond: 0.1}}}}))
+		back := from(Read, 1)
+		back.ComesBack = true
+		first, _ := c.Admit(t.Context(), back)
+		for range 2 {
+			go func() { p, _ := c.Admit(t.Context(), back); p.End(OutcomeCompleted) }()
+			synctest.Wait()
+		}
+		start := time.Now()
+		if _, refusal := c.Admit(t.Context(), back); refusal == nil || refusal.Reason != ReasonCallerBucket || time.Since(start) != 0 {
+			t.Errorf("%v after %v: the two that wait will take the last tokens", refusal, time.Since(start))
+		}
+		first.End(OutcomeCompleted)
+		synctest.Wait()
+	})
+}

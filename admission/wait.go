@@ -64,11 +64,14 @@ func queueRoom(size int, cont bool) int {
 }
 
 // tooLate reports a bucket whose token, after those for everybody ahead, comes
-// only after the wait limit.
+// only after the wait limit, or is not there yet where q does not wait for it.
 func (c *Controller) tooLate(q *claim, cl *classState) verdict {
 	limit := int64(cl.policy.WaitMax)
-	if q.cont {
+	switch {
+	case q.cont:
 		return verdict{}
+	case q.back:
+		limit = 0
 	}
 	if d := cl.bucket.shortage(c.now, int64(cl.queue.newcomers)+1); d > limit {
 		return verdict{reason: ReasonClassBucket, delay: d}

@@ -32,6 +32,7 @@ func (Admin) CaddyModule() caddy.ModuleInfo {
 func (Admin) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		{Pattern: adminapi.StatePath, Handler: caddy.AdminHandlerFunc(serveState)},
+		{Pattern: adminapi.LimitsPath, Handler: caddy.AdminHandlerFunc(serveLimits)},
 		{Pattern: adminapi.ExplainPath, Handler: caddy.AdminHandlerFunc(serveExplain)},
 		{Pattern: adminapi.DeliveriesPath, Handler: caddy.AdminHandlerFunc(serveDeliveries)},
 		{Pattern: adminapi.DeliveriesPath + "/", Handler: caddy.AdminHandlerFunc(serveDelivery)},
@@ -92,7 +93,7 @@ func currentState(r *registry) adminapi.State {
 		s.Classes[admission.LoginStart].Bucket = level(ingress.Starts, policy, admission.LoginStart)
 		s.Classes[admission.LoginCallback].Bucket = level(ingress.Callbacks, policy, admission.LoginCallback)
 		p := adminapi.Pool{
-			Active: pool.active,
+			Active: pool.active, LimitsChanged: pool.changed,
 			Total: adminapi.Total{
 				Max: s.Total, InUse: s.InUse, Reserved: policy.Reserved(),
 				Shared: s.Rest, SharedUsed: s.SharedUsed,

@@ -43,7 +43,10 @@ type App struct {
 	before     *zap.Logger   // what told of the spools before this configuration
 	groups     *groupKeeper  // from Start to Stop
 
-	mu       sync.Mutex // protects what follows; no other lock is taken inside
+	changing sync.Mutex // held while somebody changes limits through the admin endpoint
+
+	mu       sync.Mutex            // protects what follows; no other lock is taken inside
+	changed  map[string]poolLimits // in place of the configuration's, by pool
 	defs     map[string]*definition
 	handlers []*Handler
 }
@@ -60,7 +63,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.gen = &generation{id: generations.Add(1)}
 	a.load = newLoadNotes(a.logger)
 	a.events = newRefusalLog(a.logger)
-	a.defs = map[string]*definition{}
+	a.defs, a.changed = map[string]*definition{}, map[string]poolLimits{}
 	a.inForce = make(chan struct{})
 	if err := registerMetrics(ctx.GetMetricsRegistry()); err != nil {
 		return err

@@ -27,6 +27,9 @@ func printStatus(w io.Writer, s adminapi.State) error {
 		if !p.Active {
 			note = " (named by no configuration; its last requests are still running)"
 		}
+		if p.LimitsChanged {
+			note = " (limits changed through the admin endpoint)"
+		}
 		_, _ = fmt.Fprintf(w, "pool %s%s: %d of %d git permits, %d of %d shared, %d callers\n",
 			name, note, p.Total.InUse, p.Total.Max, p.Total.SharedUsed, p.Total.Shared, p.Callers.Tracked)
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

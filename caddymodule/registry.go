@@ -46,8 +46,9 @@ type entry struct {
 }
 
 type liveGeneration struct {
-	gen    *generation
-	policy *admission.Policy
+	gen     *generation
+	policy  *admission.Policy
+	changed bool // not what its configuration says
 }
 
 // process is the registry of this process.
@@ -88,9 +89,24 @@ func (r *registry) start(gen *generation, policies map[string]*admission.Policy)
 		if e == nil {
 			continue // not acquired: nothing to limit
 		}
-		e.live = append(e.live, liveGeneration{gen, policy})
+		e.live = append(e.live, liveGeneration{gen: gen, policy: policy})
 		e.state.Controller.Apply(policy)
 	}
+}
+
+// change replaces the policy of a live generation and reports whether gen is the
+// newest of the pool. A generation that starts later has a policy of its own;
+// when that one stops again, what was changed here is in force again.
+func (r *registry) change(gen *generation, name string, policy *admission.Policy, changed bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := r.pools[name]
+	if e == nil || len(e.live) == 0 || e.live[len(e.live)-1].gen != gen {
+		return false
+	}
+	e.live[len(e.live)-1] = liveGeneration{gen, policy, changed}
+	e.state.Controller.Apply(policy)
+	return true
 }
 
 // stop takes gen off the stacks. Where it was the newest, the limits go back to
@@ -137,6 +153,7 @@ type namedState struct {
 	state   *gate.State
 	active  bool
 	refused *spool.Refusals
+	changed bool // limits were changed through the admin endpoint
 }
 
 // list returns the pools in the order of their names.
@@ -147,7 +164,8 @@ func (r *registry) list() []namedState {
 	out := make([]namedState, 0, len(r.pools))
 	for _, name := range slices.Sorted(maps.Keys(r.pools)) {
 		e := r.pools[name]
-		out = append(out, namedState{name: name, state: e.state, refused: e.refused, active: len(e.live) > 0})
+		n := len(e.live)
+		out = append(out, namedState{name: name, state: e.state, refused: e.refused, active: n > 0, changed: n > 0 && e.live[n-1].changed})
 	}
 	return out
 }

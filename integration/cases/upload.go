@@ -73,6 +73,7 @@ func (u *upload) await(ctx context.Context) {
 // after the peer has read the one before.
 func (u *upload) send(ctx context.Context, body []byte) error {
 	w := u.exchange.wire
+	due := time.Now() // by the rate, whatever the writes and the waits for the peer take
 	for len(body) > 0 {
 		if u.stopped.Load() {
 			return errEarlyAnswer
@@ -85,8 +86,11 @@ func (u *upload) send(ctx context.Context, body []byte) error {
 		if w.metered && !u.drained(ctx) {
 			return errEarlyAnswer
 		}
-		if w.rate > 0 && len(body) > 0 && !pause(ctx, time.Duration(float64(len(piece))/w.rate*float64(time.Second))) {
-			return ctx.Err()
+		if w.rate > 0 && len(body) > 0 {
+			due = due.Add(time.Duration(float64(len(piece)) / w.rate * float64(time.Second)))
+			if wait := time.Until(due); wait > 0 && !pause(ctx, wait) {
+				return ctx.Err()
+			}
 		}
 	}
 	return nil

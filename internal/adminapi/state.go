@@ -21,10 +21,13 @@ type State struct {
 // configuration names the pool any more and only requests admitted earlier
 // keep it alive.
 type Pool struct {
-	Active  bool             `json:"active"`
-	Total   Total            `json:"total"`
-	Classes map[string]Class `json:"classes"`
-	Callers Callers          `json:"callers"`
+	Active bool `json:"active"`
+	// LimitsChanged says that limits differ from the configuration's because they
+	// were changed through LimitsPath.
+	LimitsChanged bool             `json:"limits_changed"`
+	Total         Total            `json:"total"`
+	Classes       map[string]Class `json:"classes"`
+	Callers       Callers          `json:"callers"`
 	// Identity counts what the gateway knows about credentials and
 	// repositories; it holds nothing that names one.
 	Identity identity.Snapshot `json:"identity"`
