@@ -45,11 +45,15 @@ func TestTokenElsewhereIsOneMoreNetwork(t *testing.T) {
 	if now := s.Class(t, "candidate").Decisions["admitted"]; now != before+1 {
 		t.Errorf("%d candidates admitted, want 1: the secret was proven in another network already", now-before)
 	}
+	for range 3 {
+		harness.Send(t, "127.0.0.1", s.addr, unfinishedPush(credential))
+	}
+	s.WaitInUse(t, "push", 3)
 	for range 12 {
 		harness.Send(t, thief, s.addr, unfinishedPush(credential))
 	}
-	harness.Eventually(t, patience, "8 places of one account", func() error {
-		if c := s.Class(t, "push"); c.InUse != 8 || c.Waiting != 4 {
+	harness.Eventually(t, patience, "8 places of one account, five of them the thief's", func() error {
+		if c := s.Class(t, "push"); c.InUse != 8 || c.Waiting != 7 {
 			return fmt.Errorf("%d in use, %d waiting", c.InUse, c.Waiting)
 		}
 		return nil
