@@ -163,3 +163,16 @@ func WriteSecret(tb testing.TB, path, content string) {
 	tb.Helper()
 	writeFile(tb, path, content, 0o600)
 }
+
+// Terminate asks the process to end and returns at once.
+func (p *Process) Terminate() { p.cmd.Process.Signal(syscall.SIGTERM) }
+
+// WaitEnd waits until the process has ended.
+func (p *Process) WaitEnd(tb testing.TB, limit time.Duration) {
+	tb.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(limit):
+		tb.Fatalf("%s still runs after %v", p.name, limit)
+	}
+}
