@@ -65,6 +65,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	for _, k := range c.spools.list() {
 		collectSpool(ch, k.pool, k.sp.Snapshot())
 	}
+	for pool := range c.spools.closed() {
+		gauge(ch, spoolFailingDesc, 1, pool)
+	}
 	for _, pool := range c.registry.list() {
 		s := pool.state.Controller.Snapshot()
 		for class := range admission.NumClasses {

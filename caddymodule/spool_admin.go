@@ -174,5 +174,8 @@ func spoolStates(s *spools) map[string]*adminapi.Spool {
 			Dir: k.sp.Dir(), Moving: k.moving, Depth: snap.Due, OldestAge: snap.Oldest, Dead: snap.Dead, Snapshot: snap,
 		}
 	}
+	for pool, dir := range s.closed() {
+		out[pool] = &adminapi.Spool{Dir: dir, Snapshot: spool.Snapshot{DiskFailing: true}}
+	}
 	return out
 }

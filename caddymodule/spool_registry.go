@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,15 +25,18 @@ import (
 type spools struct {
 	turns sync.Mutex
 
+	booted bool // a configuration has started
+
 	mu     sync.Mutex
 	byPool map[string]*keeper
 	uses   map[*generation][]*spoolUse
+	late   map[*generation]map[string]*spoolPlan // what a broken disk keeps from being opened
 }
 
 var keepers = newSpools()
 
 func newSpools() *spools {
-	return &spools{byPool: map[string]*keeper{}, uses: map[*generation][]*spoolUse{}}
+	return &spools{byPool: map[string]*keeper{}, uses: map[*generation][]*spoolUse{}, late: map[*generation]map[string]*spoolPlan{}}
 }
 
 // acquire returns the keeper of a pool and refers to it for gen.
@@ -51,34 +53,45 @@ func (s *spools) acquire(gen *generation, pool string) *keeper {
 }
 
 // start opens the spools of a configuration, by pool, and puts its hooks in
-// force. On an error nothing has changed.
+// force. On an error nothing has changed. In a process that has just started,
+// a directory whose disk is at fault is no error: its deliveries are refused
+// until it can be opened, and everything else is served.
 func (s *spools) start(gen *generation, plans map[string]*spoolPlan) error {
 	s.turns.Lock()
 	defer s.turns.Unlock()
 	if err := s.checkMoves(plans); err != nil {
 		return err
 	}
-	uses, err := openAll(gen, plans)
+	uses, late, err := openAll(gen, plans, !s.booted)
 	if err != nil {
 		return err
 	}
+	s.booted = true
 	for pool, use := range uses {
-		k := s.acquire(gen, pool)
-		s.mu.Lock()
-		s.uses[gen] = append(s.uses[gen], use)
-		k.live = append(k.live, use)
-		first := k.current() == nil
-		if first {
-			k.release, use.hold = use.hold, nil
-		}
-		s.mu.Unlock()
-		if first {
-			k.turn(use.sp, false)
-			spoolEvents.opened(use.sp)
-		}
-		s.apply(k.current())
+		s.take(pool, use)
+	}
+	if len(late) > 0 {
+		s.openLater(gen, late)
 	}
 	return nil
+}
+
+// take puts one opened use in force.
+func (s *spools) take(pool string, use *spoolUse) {
+	k := s.acquire(use.gen, pool)
+	s.mu.Lock()
+	s.uses[use.gen] = append(s.uses[use.gen], use)
+	k.live = append(k.live, use)
+	first := k.current() == nil
+	if first {
+		k.release, use.hold = use.hold, nil
+	}
+	s.mu.Unlock()
+	if first {
+		k.turn(use.sp, false)
+		spoolEvents.opened(use.sp)
+	}
+	s.apply(k.current())
 }
 
 // checkMoves refuses that two pools exchange directories in one step.
@@ -95,28 +108,6 @@ func (s *spools) checkMoves(plans map[string]*spoolPlan) error {
 		}
 	}
 	return nil
-}
-
-// openAll opens every directory, with a second hold on each for its keeper.
-func openAll(gen *generation, plans map[string]*spoolPlan) (map[string]*spoolUse, error) {
-	uses := map[string]*spoolUse{}
-	var errs []error
-	for _, pool := range slices.Sorted(maps.Keys(plans)) {
-		use := &spoolUse{gen: gen, plan: plans[pool]}
-		var err error
-		if use.sp, use.release, err = use.plan.open(); err == nil {
-			uses[pool] = use
-			_, use.hold, err = use.plan.open() // joins what is open
-		}
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		for _, use := range uses {
-			use.end()
-		}
-		return nil, err
-	}
-	return uses, nil
 }
 
 // apply puts the hooks and bounds of a spool in force: those of the newest
@@ -195,6 +186,7 @@ func (s *spools) keptLocked(sp *spool.Spool) bool {
 func (s *spools) pop(gen *generation) (touched []*keeper) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	delete(s.late, gen)
 	for _, pool := range slices.Sorted(maps.Keys(s.byPool)) {
 		k := s.byPool[pool]
 		n := len(k.live)
@@ -316,6 +308,20 @@ type keptSpool struct {
 	pool   string
 	sp     *spool.Spool
 	moving bool
+}
+
+// closed returns the directories that a broken disk keeps from being opened,
+// by pool.
+func (s *spools) closed() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	dirs := map[string]string{}
+	for _, plans := range s.late {
+		for pool, plan := range plans {
+			dirs[pool] = plan.config.Dir
+		}
+	}
+	return dirs
 }
 
 // list returns the open spools in the order of their pools.

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -239,13 +241,13 @@ func TestSpoolMoves(t *testing.T) {
 	if _, ids := kept(t, "moves"); !slices.Equal(ids, want) {
 		t.Errorf("kept %v", ids)
 	}
-	r, err := spool.OpenReader(first, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if left := r.List(spool.Filter{}); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
+	waitFor(t, "the end of the old directory", func() bool { // its last notes are written when it is closed
+		r, err := spool.OpenReader(first, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(r.List(spool.Filter{})) == 0
+	})
 	if status, _ := s.deliver(9, "team/app"); status != http.StatusAccepted {
 		t.Errorf("%d after the move", status)
 	}
@@ -422,5 +424,39 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s did not happen", what)
 		}
+	}
+}
+
+// TestSignedTimeIsKept: a delivery whose signature is good for some time only
+// is kept with that time, so that none is replayed after it.
+func TestSignedTimeIsKept(t *testing.T) {
+	ci := newReceiver(t)
+	ci.behave(http.StatusServiceUnavailable, nil)
+	secret := base64.StdEncoding.EncodeToString([]byte(hookSecret))
+	s := start(t, fmt.Sprintf(`admission signed {
+		webhook /hooks/ci {
+			profile standard-webhooks
+			secret_file %s
+			keep always
+			deliver %s
+		}
+		spool %s/spool
+	}
+	test_upstream`, secretFile(t, secret), ci.URL, t.TempDir()), nothing)
+	now := time.Now().Truncate(time.Second)
+	stamp, body := strconv.FormatInt(now.Unix(), 10), `{"type":"build"}`
+	mac := hmac.New(sha256.New, []byte(hookSecret))
+	mac.Write([]byte("msg_1." + stamp + "." + body))
+	r, _ := http.NewRequest(http.MethodPost, "http://"+s.addr+"/hooks/ci", strings.NewReader(body))
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Webhook-Id": {"msg_1"}, "Webhook-Timestamp": {stamp},
+		"Webhook-Signature": {"v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	list := keepers.list()[0].sp.List(spool.Filter{})
+	if resp.StatusCode != http.StatusAccepted || len(list) != 1 || !list[0].NotAfter.Equal(now.Add(300*time.Second)) {
+		t.Errorf("%s %+v, want it kept until %s", resp.Status, list, now.Add(300*time.Second))
 	}
 }

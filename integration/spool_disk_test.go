@@ -105,6 +105,45 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// TestReadOnlyDisk: the gateway starts although the disk of its spool is read-only: the site goes on, deliveries are refused, the
+// state tells. When the disk can be written again, what was kept before is delivered and new deliveries are taken.
+func TestReadOnlyDisk(t *testing.T) {
+	l := startLedger(t)
+	l.down()
+	k := newKeeper(t, "always", l.addr, "", "")
+	mountDisk(t, k.dir, "4m")
+	config := harness.Config{Sites: k.sites(k.dir, "")}
+	k.Gateway = harness.StartGateway(t, config)
+	k.want(t, "team/app", 0, http.StatusAccepted)
+	k.Kill()
+	remount(t, k.dir, unix.MS_RDONLY)
+	k.Gateway.Start(t, config)
+	k.site(t)
+	k.want(t, "team/app", 1, http.StatusServiceUnavailable)
+	if s := k.spool(t); !s.DiskFailing || s.Dir != k.dir {
+		t.Errorf("the state does not say that the disk fails: %+v", s)
+	}
+	remount(t, k.dir, 0)
+	l.up(t)
+	harness.Eventually(t, 30*time.Second, "a delivery that is taken again", func() error {
+		if status := k.send("team/app", 2); status != http.StatusAccepted {
+			return fmt.Errorf("answered %d", status)
+		}
+		return nil
+	})
+	k.waitEmpty(t, 30*time.Second)
+	if all := first(l.all(), "team/app"); len(all) != 2 || all[0].n != 0 || all[1].n != 2 {
+		t.Errorf("delivered %v", all)
+	}
+}
+
+func remount(t *testing.T, dir string, flags uintptr) {
+	t.Helper()
+	if err := unix.Mount("spool-test", dir, "tmpfs", unix.MS_REMOUNT|flags, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // fill writes until nothing more fits.
 func fill(t *testing.T, path string) {
 	t.Helper()

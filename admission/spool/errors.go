@@ -46,6 +46,12 @@ func (e *DiskError) Full() bool {
 	return errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT)
 }
 
+// Disk reports whether the disk is at fault (full, read-only, broken) rather
+// than a name or a permission.
+func (e *DiskError) Disk() bool {
+	return e.Full() || errors.Is(e.Err, syscall.EROFS) || errors.Is(e.Err, syscall.EIO)
+}
+
 // plain drops the path of a path error.
 func plain(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
