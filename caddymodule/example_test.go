@@ -35,7 +35,7 @@ func example(t *testing.T, dir, upstream string) string {
 		}
 		text = strings.Replace(text, m[1], secret, 1)
 	}
-	text = strings.ReplaceAll(text, "/var/log/caddy", dir)
+	text = strings.NewReplacer("/var/log/caddy", dir, "/var/lib/caddy", dir).Replace(text)
 	return regexp.MustCompile(`127\.0\.0\.1:\d+`).ReplaceAllString(text, upstream)
 }
 
