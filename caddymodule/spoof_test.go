@@ -46,6 +46,9 @@ func TestSpoofedForwardedFor(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if err := caddy.Stop(); err != nil { // so that no connection meets the old server
+				t.Fatal(err)
+			}
 			if err := caddy.Load(raw, true); err != nil {
 				t.Fatal(err)
 			}
