@@ -37,8 +37,6 @@ test:
 	@scripts/step "unit" $(MAKE) --no-print-directory unit
 	@scripts/step "integration" $(MAKE) --no-print-directory integration
 	@scripts/step --summary
-	@echo "NOT RUN: the 46 operators' cases, of which some fail for mechanisms that do not exist yet:"
-	@echo "         make cases FILE=integration/cases/testdata/developers.json"
 
 deps:
 	scripts/deps

@@ -237,9 +237,13 @@ func (g *Gate) run(w http.ResponseWriter, r *http.Request, s *subject, permit ad
 			err = nil
 			return
 		}
-		if cause != nil && !x.out.started() {
+		switch {
+		case cause == nil:
+		case !x.out.started():
 			err = nil
 			g.answerCut(w, r, s, cause)
+		default:
+			x.out.breakOff()
 		}
 	}()
 	return next(x.out, inner)

@@ -266,7 +266,11 @@ func (g *Gate) runLogin(w http.ResponseWriter, r *http.Request, next Next, class
 		if p != nil {
 			panic(p)
 		}
-		if cause != nil && !out.started() {
+		switch {
+		case cause == nil:
+		case out.started():
+			out.breakOff()
+		default:
 			err = nil
 			g.answerIngress(w, r, ingressAnswer{status: http.StatusGatewayTimeout, class: class, reason: "deadline",
 				text: "gateway: the server behind did not answer in time\n", broken: true})

@@ -45,6 +45,7 @@ type watchdog struct {
 	started time.Time
 	spent   time.Duration // inside reads from and writes to the client
 	moved   int64         // bytes that these moved
+	pending int64         // what the one in progress moves, some of which may have arrived
 	tick    func()        // called now and then while the request runs; nil: not
 }
 
@@ -225,10 +226,12 @@ const (
 	writing
 )
 
-// begin and end bracket one read from or write to the client.
-func (d *watchdog) begin(dir direction) {
+// begin and end bracket one read from or write to the client; pending is how
+// many bytes it will have moved when it ends.
+func (d *watchdog) begin(dir direction, pending int) {
 	d.mu.Lock()
 	d.busy[dir] = clock()
+	d.pending = int64(pending)
 	d.mu.Unlock()
 }
 
@@ -237,6 +240,7 @@ func (d *watchdog) end(dir direction, bytes int) {
 	d.mu.Lock()
 	d.spent += now.Sub(d.busy[dir])
 	d.moved += int64(bytes)
+	d.pending = 0
 	d.busy[dir] = time.Time{}
 	d.mu.Unlock()
 }
@@ -262,7 +266,7 @@ func (d *watchdog) rateLocked(now time.Time) (rate float64, ok bool) {
 	if spent < slowLeast {
 		return 0, false
 	}
-	return float64(d.moved) / spent.Seconds(), true
+	return float64(d.moved+d.pending) / spent.Seconds(), true
 }
 
 // cut says why the watchdog ended the request, or nil.

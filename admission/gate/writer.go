@@ -110,7 +110,7 @@ func (w *writer) begin() {
 		// next request.
 		w.ResponseWriter.Header().Set("Connection", "close")
 	}
-	w.dog.begin(writing)
+	w.dog.begin(writing, 0)
 	w.ResponseWriter.WriteHeader(w.status)
 	w.dog.end(writing, 0)
 }
@@ -143,7 +143,7 @@ func (w *writer) send(b []byte) (int, error) {
 	if cause := w.dog.cut(); cause != nil {
 		return 0, cause // every further write would move the deadline that ends this
 	}
-	w.dog.begin(writing)
+	w.dog.begin(writing, len(b))
 	n, err := w.ResponseWriter.Write(b)
 	w.dog.end(writing, n)
 	if err != nil && w.abandon != nil {
@@ -225,7 +225,7 @@ func (w *writer) FlushError() error {
 	if w.holding || w.replaced || w.gone.Load() {
 		return nil
 	}
-	w.dog.begin(writing)
+	w.dog.begin(writing, 0)
 	defer w.dog.end(writing, 0)
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
@@ -254,6 +254,15 @@ func (w *writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return c, rw, err
 }
 
+// breakOff ends the handler so that the client sees that its answer is not whole:
+// net/http would close a half answer of unknown length as if it were complete.
+// Reverse proxies do the same; other handlers only return.
+func (w *writer) breakOff() {
+	if !w.hijacked && !w.gone.Load() {
+		panic(http.ErrAbortHandler)
+	}
+}
+
 // Unwrap lets http.ResponseController reach the server's writer.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
@@ -273,7 +282,7 @@ func (b *progressBody) Read(p []byte) (int, error) {
 	if b.ended.Load() {
 		return 0, io.EOF
 	}
-	b.dog.begin(reading)
+	b.dog.begin(reading, 0)
 	n, err := b.ReadCloser.Read(p)
 	b.dog.end(reading, n)
 	if total := b.read.Add(int64(n)); err == io.EOF || (b.declared >= 0 && total >= b.declared) {
