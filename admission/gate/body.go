@@ -63,7 +63,8 @@ type bodyLease struct {
 	closed  bool
 }
 
-func (a *bodyAccount) open(caller admission.Key) (*bodyLease, error) {
+// open begins a body of a caller whose address stands for so many callers.
+func (a *bodyAccount) open(caller admission.Key, callers uint64) (*bodyLease, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if caller != 0 {
@@ -72,7 +73,7 @@ func (a *bodyAccount) open(caller admission.Key) (*bodyLease, error) {
 			c = &callerBodies{}
 			a.callers[caller] = c
 		}
-		if c.arriving >= bodyCallerCount {
+		if uint64(c.arriving) >= bodyCallerCount*callers {
 			return nil, errBodyCaller
 		}
 		c.arriving++
@@ -160,8 +161,8 @@ type body struct {
 // readBody reads r's body within the account and replaces r.Body by a copy
 // that yields the same bytes. The caller closes the lease of the result when
 // the request is over. On an error nothing is held.
-func (s *State) readBody(w http.ResponseWriter, r *http.Request, caller admission.Key, slow admission.SlowPolicy) (*body, error) {
-	lease, err := s.bodies.open(caller)
+func (s *State) readBody(w http.ResponseWriter, r *http.Request, caller admission.Key, callers uint64, slow admission.SlowPolicy) (*body, error) {
+	lease, err := s.bodies.open(caller, callers)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ func TestBodyIsReplayedByteForByte(t *testing.T) {
 		s := &State{bodies: newBodyAccount()}
 		want := bytes.Repeat([]byte("git "), size/4+1)[:size]
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(want))
-		b, err := s.readBody(httptest.NewRecorder(), r, 7, admission.SlowPolicy{})
+		b, err := s.readBody(httptest.NewRecorder(), r, 7, 1, admission.SlowPolicy{})
 		if err != nil {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
@@ -43,17 +43,22 @@ func TestBodyAccountBounds(t *testing.T) {
 	a := newBodyAccount()
 	var mine []*bodyLease
 	for range bodyCallerCount {
-		l, err := a.open(1)
+		l, err := a.open(1, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		mine = append(mine, l)
 	}
-	if _, err := a.open(1); !errors.Is(err, errBodyCaller) {
+	if _, err := a.open(1, 1); !errors.Is(err, errBodyCaller) {
 		t.Errorf("one body too many of a caller: %v", err)
 	}
+	if l, err := a.open(1, 64); err != nil {
+		t.Errorf("an address that stands for 64 callers sends no more than one caller: %v", err)
+	} else {
+		l.close()
+	}
 	mine[15].arrive()
-	if l, err := a.open(1); err != nil {
+	if l, err := a.open(1, 1); err != nil {
 		t.Errorf("a body that has arrived stands in the way of the next: %v", err)
 	} else {
 		l.close()
@@ -68,12 +73,12 @@ func TestBodyAccountBounds(t *testing.T) {
 		t.Errorf("a caller holds %d bytes, want %d", a.used, bodyCallerMax)
 	}
 	for k := admission.Key(100); a.used+bodyCallerMax <= bodyAccountMax; k++ {
-		l, _ := a.open(k)
+		l, _ := a.open(k, 1)
 		if _, err := l.grow(bodyCallerMax); err != nil {
 			t.Fatal(err)
 		}
 	}
-	late, _ := a.open(999)
+	late, _ := a.open(999, 1)
 	if _, err := late.grow(bodySmall); err != nil {
 		t.Errorf("a small body does not pass a full account: %v", err)
 	}
@@ -89,7 +94,7 @@ func TestBodyAccountReturnsToZero(t *testing.T) {
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
 			switch {
 			case len(live) == 0 || rapid.Bool().Draw(t, "open"):
-				if l, err := a.open(admission.Key(rapid.IntRange(0, 4).Draw(t, "caller"))); err == nil {
+				if l, err := a.open(admission.Key(rapid.IntRange(0, 4).Draw(t, "caller")), 1); err == nil {
 					live = append(live, l)
 				}
 			case rapid.IntRange(0, 3).Draw(t, "arrive") == 0:

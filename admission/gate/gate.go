@@ -79,7 +79,7 @@ func (g *Gate) serveGit(w http.ResponseWriter, r *http.Request, s *subject, next
 	var b *body
 	if buffersBody(s.result.Kind) && r.Body != nil && r.Body != http.NoBody {
 		var err error
-		if b, err = g.state.readBody(w, r, s.caller, g.state.Controller.Policy().Classes[s.class].Slow); err != nil {
+		if b, err = g.state.readBody(w, r, s.caller, g.callersAt(s.addr), g.state.Controller.Policy().Classes[s.class].Slow); err != nil {
 			g.refuseBody(w, r, s, err)
 			return nil
 		}

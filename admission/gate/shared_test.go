@@ -56,6 +56,29 @@ func TestSharedNetworkInTheLanes(t *testing.T) {
 	})
 }
 
+// As many bodies may arrive at once from an office's address as from the people
+// it stands for.
+func TestSharedNetworkSendsItsBodies(t *testing.T) {
+	ingressBubble(t, admission.Config{}, func() IngressConfig { return IngressConfig{} }, nil, func(t *testing.T, s *ingressServer) {
+		s.gate.opts.People = People{Shared: networks("203.0.113.0/24"), SharedMax: 3}
+		refused := func(addr string) uint64 {
+			before := s.state.Controller.Snapshot().Decisions[admission.Anonymous][admission.DecisionRefused(admission.ReasonBodyBudget)]
+			for range 40 {
+				defer s.open("POST " + readRPC + " HTTP/1.1\r\nHost: x\r\nX-Test-Addr: " + addr +
+					"\r\nContent-Type: application/x-git-upload-pack-request\r\nContent-Length: 100\r\n\r\n0011").Close()
+			}
+			synctest.Wait()
+			return s.state.Controller.Snapshot().Decisions[admission.Anonymous][admission.DecisionRefused(admission.ReasonBodyBudget)] - before
+		}
+		if n := refused("203.0.113.7"); n != 0 {
+			t.Errorf("%d of an office's 40 bodies were refused", n)
+		}
+		if n := refused("198.51.100.7"); n != 40-bodyCallerCount {
+			t.Errorf("%d of one caller's 40 bodies were refused, want %d", n, 40-bodyCallerCount)
+		}
+	})
+}
+
 // An office of three has three turns for one of everybody else's, and a full
 // lane drops another's second waiter before an office's third.
 func TestSharedNetworkInTheStartLane(t *testing.T) {
