@@ -58,23 +58,50 @@ func TestSecretsStayOffTheDisk(t *testing.T) {
 }
 
 // TestLostKey: deliveries whose credentials cannot be opened are set aside;
-// others are delivered.
+// others are delivered. A damaged key is kept for an operator.
 func TestLostKey(t *testing.T) {
-	bubble(t, HookConfig{Keep: KeepAlways}, always(0), func(r *rig) {
-		d := small("a", 1)
-		d.Query = "token=x"
-		r.accept(d)
-		r.accept(small("a", 2))
-		if err := r.s.Close(); err != nil {
-			t.Fatal(err)
-		}
-		delete(r.disk.names, "/spool/key")
-		r.far.set(always(200))
-		r.open()
-		r.pass(time.Minute)
-		it := r.s.List(Filter{})
-		if len(it) != 1 || it[0].Dead != string(DeadNoKey) || !slices.Equal(r.far.bodies(), []string{"a-2"}) {
-			t.Errorf("%+v %v", it, r.far.bodies())
-		}
-	})
+	for what, lose := range map[string]func(map[string]*memFile){
+		"missing": func(names map[string]*memFile) { delete(names, "/spool/key") },
+		"damaged": func(names map[string]*memFile) { names["/spool/key"] = &memFile{data: []byte("odd")} },
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, HookConfig{Keep: KeepAlways}, always(0), func(r *rig) {
+				d := small("a", 1)
+				d.Query = "token=x"
+				r.accept(d)
+				r.accept(small("a", 2))
+				if err := r.s.Close(); err != nil {
+					t.Fatal(err)
+				}
+				lose(r.disk.names)
+				r.far.set(always(200))
+				r.open()
+				r.pass(time.Minute)
+				it := r.s.List(Filter{})
+				if len(it) != 1 || it[0].Dead != string(DeadNoKey) || !slices.Equal(r.far.bodies(), []string{"a-2"}) {
+					t.Errorf("%+v %v", it, r.far.bodies())
+				}
+				aside := r.disk.names["/spool/key.damaged"]
+				if damaged := what == "damaged"; damaged != (aside != nil) || damaged != (r.s.Report().Damaged == 1) {
+					t.Errorf("set aside %v, report %+v", aside != nil, r.s.Report())
+				}
+			})
+		})
+	}
+}
+
+// TestForeignKey: a key file that the configuration names is an error when it
+// holds no key, and stays as it is.
+func TestForeignKey(t *testing.T) {
+	disk := newMemDisk()
+	disk.names["/other"] = &memFile{data: []byte("no key")}
+	c := memConfig(disk)
+	c.KeyFile = "/other"
+	if s, err := Open(c); err == nil {
+		_ = s.Close()
+		t.Error("opened")
+	}
+	if string(disk.names["/other"].data) != "no key" {
+		t.Error("changed")
+	}
 }

@@ -65,8 +65,12 @@ func (s *Spool) load() (err error) {
 			return err
 		}
 	}
-	if s.sealer, err = openSealer(s.disk, s.cfg.keyFile()); err != nil {
+	damaged := false
+	if s.sealer, damaged, err = openSealer(s.disk, s.cfg.keyFile(), s.cfg.KeyFile == ""); err != nil {
 		return err
+	}
+	if damaged {
+		found.damaged++
 	}
 	return s.take(found)
 }

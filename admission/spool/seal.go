@@ -34,27 +34,45 @@ func newSealer(key []byte) (*sealer, error) {
 	return &sealer{aead}, nil
 }
 
-// openSealer reads the key file, making it when missing.
-func openSealer(d Disk, name string) (*sealer, error) {
+// damagedKey is added to the name of a key file that cannot be used.
+const damagedKey = ".damaged"
+
+// openSealer reads the key file, making it when missing. A damaged one that
+// the spool made itself (own) is set aside for an operator and a new one made;
+// one that the configuration names is an error.
+func openSealer(d Disk, name string, own bool) (s *sealer, damaged bool, err error) {
 	text, err := readSmall(d, name, 1<<10)
 	if errors.Is(err, fs.ErrNotExist) {
-		var key [keySize]byte
-		if _, err := rand.Read(key[:]); err != nil {
-			return nil, err
-		}
-		if err := writeSmall(d, name, []byte(hex.EncodeToString(key[:])+"\n")); err != nil {
-			return nil, err
-		}
-		return newSealer(key[:])
+		s, err = makeKey(d, name)
+		return s, false, err
 	}
 	if err != nil {
-		return nil, diskError("read key", err)
+		return nil, false, diskError("read key", err)
 	}
 	key, err := hex.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil || len(key) != keySize {
-		return nil, fmt.Errorf("spool: the key file does not hold %d bytes in hexadecimal", keySize)
+	switch {
+	case err == nil && len(key) == keySize:
+		s, err = newSealer(key)
+		return s, false, err
+	case !own:
+		return nil, false, fmt.Errorf("spool: the key file does not hold %d bytes in hexadecimal", keySize)
 	}
-	return newSealer(key)
+	if err := d.Rename(name, name+damagedKey); err != nil {
+		return nil, true, diskError("rename key", err)
+	}
+	s, err = makeKey(d, name)
+	return s, true, err
+}
+
+func makeKey(d Disk, name string) (*sealer, error) {
+	var key [keySize]byte
+	if _, err := rand.Read(key[:]); err != nil {
+		return nil, err
+	}
+	if err := writeSmall(d, name, []byte(hex.EncodeToString(key[:])+"\n")); err != nil {
+		return nil, err
+	}
+	return newSealer(key[:])
 }
 
 // seal encrypts the secrets for one hook: under the name of another, and so for
