@@ -269,8 +269,13 @@ func TestRejectedReloadKeepsTheSpool(t *testing.T) {
 	if status, _ := s.deliver(1, "team/app"); status != http.StatusAccepted {
 		t.Fatalf("%d", status)
 	}
-	if id := <-ci.arrived; id != deliveryID(1) {
-		t.Errorf("delivery %s", id)
+	select {
+	case id := <-ci.arrived:
+		if id != deliveryID(1) {
+			t.Errorf("delivery %s", id)
+		}
+	case <-other.arrived:
+		t.Error("it went to the receiver of the rejected configuration")
 	}
 	if got, _ := kept(t, "rejected"); got != dir {
 		t.Errorf("kept in %s", got)

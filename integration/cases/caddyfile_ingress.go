@@ -84,7 +84,11 @@ func (a *adapter) hook(h WebhookSetup) {
 		a.add("\t\t\tbucket %s", bucketText(b))
 	}
 	if a.keeps() {
-		a.add("\t\t\tkeep always\n\t\t\tdeliver http://%s%s", a.addresses[ciUpstream], h.Path)
+		a.add("\t\t\tkeep always\n\t\t\tdeliver http://%s%s {", a.addresses[ciUpstream], h.Path)
+		if n := a.setup.Spool.Concurrency; n > 0 {
+			a.add("\t\t\t\tpermits %d", n)
+		}
+		a.add("\t\t\t}")
 	}
 	a.add("\t\t}")
 }
@@ -114,8 +118,5 @@ func (a *adapter) spool() {
 	}
 	if s.Fsync != nil && !*s.Fsync {
 		a.fail("spool: the product cannot keep without fsync")
-	}
-	if s.Concurrency != 0 && s.Concurrency != 4 {
-		a.add("\t\tdeliver_permits %d", s.Concurrency)
 	}
 }
