@@ -97,6 +97,22 @@ func TestReload(t *testing.T) {
 			t.Errorf("%d anonymous permits in use, want 2: one admitted before the reload and one after", got)
 		}
 	})
+	t.Run("limits change through the admin endpoint", func(t *testing.T) {
+		if err := s.ChangeLimits("default", `{"classes":{"anonymous":{"max":-2},"psuh":{}}}`); err == nil || !strings.Contains(err.Error(), "psuh") || !strings.Contains(err.Error(), "-2") {
+			t.Errorf("wrong limits: %v", err)
+		}
+		if err := s.ChangeLimits("default", `{"classes":{"anonymous":{"max":2}}}`); err != nil {
+			t.Fatal(err)
+		}
+		resp, body := ask(6)
+		wantRefusal(t, resp, body, http.StatusServiceUnavailable)
+		if err := s.ChangeLimits("default", `{"classes":{"anonymous":{"max":3}}}`); err != nil {
+			t.Fatal(err)
+		}
+		held := slow.Held(t)
+		harness.Hold(t, harness.Loopback(7), s.addr, path(slow), slow.Head)
+		slow.WaitHeld(t, held+1)
+	})
 	release()
 	s.WaitIdle(t, 30*time.Second)
 }

@@ -146,6 +146,12 @@ func (g *Gateway) Reload(c Config) error {
 	return err
 }
 
+// ChangeLimits lays a JSON merge patch over the limits of a pool.
+func (g *Gateway) ChangeLimits(pool, patch string) error {
+	_, err := g.adminCall("PATCH", "/admission/limits/"+pool, "application/json", patch)
+	return err
+}
+
 // Metrics returns the text of the admin metrics endpoint.
 func (g *Gateway) Metrics(tb testing.TB) string {
 	tb.Helper()
