@@ -63,6 +63,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return errors.New("admission pool name: allowed: " + poolNameText)
 	}
 	h.app.join(h)
+	knowConnections(ctx)
 	if h.Pool == nil {
 		return nil
 	}
@@ -87,6 +88,7 @@ func (h *Handler) options() gate.Options {
 		ClientIP:     h.app.load.clientIP(def.pool.Caller),
 		Prepare:      prepareQuestion,
 		Placeholder:  placeholder,
+		Taken:        taken,
 		RefuseStatus: def.refuse,
 		StatusOf:     statusOf,
 		Log:          h.app.events.sink(h.Name),

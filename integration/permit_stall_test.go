@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
 
+	"github.com/caddy-admission/gateway/integration/flood"
 	"github.com/caddy-admission/gateway/integration/harness"
 )
 
@@ -54,4 +56,45 @@ func TestStalledPostsNeverReachTheServer(t *testing.T) {
 	}
 	s.WaitIdle(t, time.Minute)
 	t.Logf("a push took %v beside %d stalled fetches, %v without", beside.Round(time.Millisecond), stalled, quiet.Round(time.Millisecond))
+}
+
+// TestStalledReadersAreEnded has 60 clients that start a clone of 100 MB and stop reading, beside one that reads 64 KiB a
+// second. After the stall limit the 60 are gone; the slow one, for whose place nobody waits, still gets its clone.
+func TestStalledReadersAreEnded(t *testing.T) {
+	const stalled, stall = 60, 5 * time.Second
+	s := newCrowdSite(t, "admission {\n class anonymous {\n stall 5s\n }\n}", 100<<20, flood.BackendConfig{Workers: 128})
+	slow := s.start(t, flood.Flood{Clients: 1, Rate: 64 << 10, Source: flood.Only(flood.Source(people)), Driver: flood.Fetch("/pub.git", s.tip)})
+	s.WaitInUse(t, "anonymous", 1)
+	start := time.Now()
+	for i := range stalled {
+		harness.Hold(t, harness.Loopback(i), s.addr, "/pub.git", s.tip)
+	}
+	s.WaitInUse(t, "anonymous", stalled+1)
+	harness.Eventually(t, 2*time.Minute, "the stalled ones gone", func() error {
+		if n := s.Class(t, "anonymous").Outcomes["stalled"]; n < stalled {
+			return fmt.Errorf("%d of %d", n, stalled)
+		}
+		return nil
+	})
+	took := time.Since(start)
+	if took < stall {
+		t.Errorf("the stalled ones were gone after %v, want not before %v", took, stall)
+	}
+	for deadline := start.Add(4 * stall); time.Now().Before(deadline); {
+		time.Sleep(time.Second) // until the slow one has outlived the limit four times
+	}
+	if n := slow.Answers(); n != 0 {
+		t.Errorf("the slow reader's clone ended: %v", slow.Statuses)
+	}
+	harness.Eventually(t, time.Minute, "one request left at the server", func() error {
+		if n := s.backend.Busy(); n != 1 {
+			return fmt.Errorf("%d are", n)
+		}
+		return nil
+	})
+	c := s.Class(t, "anonymous")
+	if c.InUse != 1 || c.Outcomes["stalled"] != stalled || c.Outcomes["displaced"] != 0 {
+		t.Errorf("%d in use, outcomes %v; want the slow reader alone, and %d stalled", c.InUse, c.Outcomes, stalled)
+	}
+	t.Logf("60 stalled readers were gone after %v", took.Round(time.Second))
 }

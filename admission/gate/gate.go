@@ -213,6 +213,7 @@ func (g *Gate) run(w http.ResponseWriter, r *http.Request, s *subject, permit ad
 		base = context.WithoutCancel(client)
 	}
 	ctx, dog := watch(base, w, g.limits(s.class))
+	dog.taken = g.taken(r)
 	x := &exchange{g: g, s: s, r: r, b: b, next: next, out: newWriter(w, dog), permit: permit}
 	x.prepare(dog)
 	defer g.state.slow.enter(s.class, dog, g.state.Controller)()
@@ -247,6 +248,15 @@ func (g *Gate) run(w http.ResponseWriter, r *http.Request, s *subject, permit ad
 		}
 	}()
 	return next(x.out, inner)
+}
+
+// taken is how to ask what the client has taken, or nil. Streams of HTTP/2 and
+// HTTP/3 share a connection, so that it would say nothing about one of them.
+func (g *Gate) taken(r *http.Request) func() (int64, bool) {
+	if g.opts.Taken == nil || r.ProtoMajor != 1 {
+		return nil
+	}
+	return g.opts.Taken(r)
 }
 
 // prepare wires the writer's moments.

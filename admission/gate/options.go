@@ -52,6 +52,12 @@ type Options struct {
 	// nil drops them. An Event holds no secret and no caller-chosen value.
 	Log func(Event)
 
+	// Taken returns a function that says how many bytes the peer of an HTTP/1.x
+	// request's connection has taken so far, nil or false where nobody knows. It
+	// must be safe for concurrent use and not block. Nil: a client makes progress
+	// when a write to it ends.
+	Taken func(*http.Request) func() (bytes int64, ok bool)
+
 	// Ingress configures webhook, logout and login paths; nil means none.
 	Ingress *IngressConfig
 

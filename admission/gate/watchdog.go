@@ -47,7 +47,22 @@ type watchdog struct {
 	moved   int64         // bytes that these moved
 	pending int64         // what the one in progress moves, some of which may have arrived
 	tick    func()        // called now and then while the request runs; nil: not
+
+	taken func() (int64, bool) // see Options.Taken; nil: nobody knows
+	sip   sip
 }
+
+// sip is what the client has taken out of the kernel's buffer while one write
+// waits for room in it.
+type sip struct {
+	write time.Time // the write it belongs to
+	bytes int64     // taken in all, when it was last noted
+	at    time.Time // when sipLeast had been taken since; zero: not yet
+}
+
+// sipLeast is how much a client must take within the stall limit, in bytes.
+// Less is a client that holds its place with a byte now and then.
+const sipLeast = 64 << 10
 
 // limits are the times of one request; a zero duration is no limit.
 type limits struct {
@@ -88,8 +103,8 @@ func (d *watchdog) armLocked(now time.Time) {
 	earlier(d.firstBy)
 	for dir, since := range d.busy {
 		if limit := d.patience(direction(dir)); limit > 0 {
-			earlier(now.Add(limit / 2))
-			if !since.IsZero() {
+			earlier(now.Add(limit / 4))
+			if since = d.sinceLocked(direction(dir)); !since.IsZero() {
 				earlier(since.Add(limit))
 			}
 		}
@@ -152,13 +167,44 @@ func (d *watchdog) patience(dir direction) time.Duration {
 // going on for too long, or the client was slower than the least rate while it
 // was waited for. The caller holds mu.
 func (d *watchdog) stalledLocked(now time.Time) bool {
-	for dir, since := range d.busy {
+	d.sipLocked(now)
+	for dir := range d.busy {
+		since := d.sinceLocked(direction(dir))
 		if limit := d.patience(direction(dir)); limit > 0 && !since.IsZero() && now.Sub(since) >= limit {
 			return true
 		}
 	}
 	rate, ok := d.rateLocked(now)
 	return ok && rate < float64(d.slow.MinRate)
+}
+
+// sinceLocked is when the client last made progress in the read or write that
+// goes on; zero when none does. The caller holds mu.
+func (d *watchdog) sinceLocked(dir direction) time.Time {
+	if since := d.busy[dir]; dir != writing || since.IsZero() || d.sip.write != since || d.sip.at.IsZero() {
+		return since
+	}
+	return d.sip.at
+}
+
+// sipLocked notes what the client has taken since a write began to wait. The
+// kernel wakes a writer only when a third of its buffer is free, which over a
+// thin line can take longer than the stall limit although the client takes all
+// it can. The caller holds mu; asking costs one system call a quarter of the
+// stall limit.
+func (d *watchdog) sipLocked(now time.Time) {
+	write := d.busy[writing]
+	if d.taken == nil || write.IsZero() {
+		return
+	}
+	n, ok := d.taken()
+	switch {
+	case !ok:
+	case d.sip.write != write:
+		d.sip = sip{write: write, bytes: n}
+	case n-d.sip.bytes >= sipLeast:
+		d.sip.bytes, d.sip.at = n, now
+	}
 }
 
 // cutWith ends the request now, unless it is over.
