@@ -217,8 +217,17 @@ func (s *spools) release(gen *generation) {
 		end()
 	}
 	for _, use := range uses {
+		if !s.kept(use.sp) { // a move was begun and its end is no longer wanted
+			spoolEvents.left(use.sp)
+		}
 		use.end()
 	}
+}
+
+func (s *spools) kept(sp *spool.Spool) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.keptLocked(sp)
 }
 
 // closerLocked returns what ends a keeper that nobody refers to any more,

@@ -17,6 +17,7 @@ type entry struct {
 	size     int64 // bytes of its record
 	body     int64
 	at       place
+	moved    bool // taken over from another spool, which judged its repository's share
 	state
 }
 

@@ -47,7 +47,7 @@ func (s *Spool) boundLocked(e *entry, all, own usage) *FullError {
 		return &FullError{BoundBytes, maxBytes}
 	case all.count >= maxCount:
 		return &FullError{BoundCount, int64(maxCount)}
-	case own.count == 0: // the first of its repository needs no share
+	case own.count == 0, e.moved: // the first of its repository needs no share
 	case own.bytes+e.size > lineBytes:
 		return &FullError{BoundRepository, lineBytes}
 	case own.count >= lineCount:

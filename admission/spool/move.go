@@ -54,13 +54,19 @@ func (u *shared) leave(dir string) error {
 // with its state, and returns how many deliveries that were. Each is durable
 // here before it leaves there, so a crash in between leaves it in both and
 // its receiver may see it twice. Stop the other's hooks first and set this
-// one's hooks afterwards, or new deliveries overtake old ones. On an error
-// (this spool is full, its disk fails, ctx ends) the rest stays where it was.
+// one's hooks afterwards, or new deliveries overtake old ones. Nothing moves
+// when not everything fits; a repository's share is not asked again. On
+// another error (this spool's disk fails, ctx ends) the rest stays where it
+// was, and a later call goes on.
 // Deliveries that cannot be read stay there too, without an error.
 func (s *Spool) Adopt(ctx context.Context, from *Spool) (n int, err error) {
 	from.mu.Lock()
 	all := slices.Sorted(maps.Keys(from.entries))
+	bytes := from.bytes
 	from.mu.Unlock()
+	if err := s.fits(bytes, len(all)); err != nil {
+		return 0, err
+	}
 	for _, seq := range all {
 		moved, err := s.adopt(ctx, from, seq)
 		if err != nil {
@@ -71,6 +77,19 @@ func (s *Spool) Adopt(ctx context.Context, from *Spool) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// fits reports whether so much can be kept beside what is.
+func (s *Spool) fits(bytes int64, count int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch maxBytes, maxCount := s.cfg.maxBytes(), s.cfg.maxCount(); {
+	case s.bytes+bytes > maxBytes:
+		return &FullError{BoundBytes, maxBytes}
+	case s.count+count > maxCount:
+		return &FullError{BoundCount, int64(maxCount)}
+	}
+	return nil
 }
 
 func (s *Spool) adopt(ctx context.Context, from *Spool, seq uint64) (bool, error) {
@@ -129,5 +148,6 @@ func (s *Spool) repack(seq uint64, to *sealer) (*write, error) {
 	}
 	w := &write{kind: recordKeep, facts: encoded, body: body, wait: true, done: make(chan struct{})}
 	w.entry = newEntry(0, text, int64(len(body)), w.size())
+	w.entry.moved = true
 	return w, nil
 }

@@ -53,16 +53,22 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// TestAdoptIntoAFullSpool: what does not fit stays where it was.
+// TestAdoptIntoAFullSpool: nothing moves when not everything fits, and
+// everything does although one repository holds it all.
 func TestAdoptIntoAFullSpool(t *testing.T) {
 	disk := fill(t, 5, 1<<20)
 	from := open(t, memConfig(disk))
 	c := memConfig(disk)
-	c.Dir, c.MaxCount, c.RepositoryShare = "/small", 2, 1
+	c.Dir, c.MaxCount, c.RepositoryShare = "/small", 4, 0.1
 	to := open(t, c)
 	n, err := to.Adopt(context.Background(), from)
-	if n != 2 || !is[*FullError](err) || len(from.List(Filter{})) != 3 || len(to.List(Filter{})) != 2 {
+	if n != 0 || !is[*FullError](err) || len(from.List(Filter{})) != 5 || len(to.List(Filter{})) != 0 {
 		t.Errorf("%d %v", n, err)
+	}
+	c.MaxCount = 5
+	to.SetLimits(c)
+	if n, err := to.Adopt(context.Background(), from); n != 5 || err != nil || len(from.List(Filter{})) != 0 {
+		t.Errorf("with room: %d %v", n, err)
 	}
 }
 
