@@ -47,8 +47,12 @@ func TestBadUploadIsNotRead(t *testing.T) {
 		{"length, trickled", 0, upload1(bad(uploadSize), trickle(""))},
 		{"chunked, trickled", 0, upload1(bad(-1), trickle("1\r\n0\r\n"))},
 		{"small, withheld", 0, upload1(bad(20), nil)},
-		{"HTTP/2, length", window, upload2(uploadSize)},
-		{"HTTP/2, chunked", window, upload2(-1)},
+		{"HTTP/2, length", window, upload2(uploadSize, false, endless{})},
+		{"HTTP/2, chunked", window, upload2(-1, false, endless{})},
+		{"HTTP/2, length, Expect", 0, upload2(uploadSize, true, endless{})},
+		{"HTTP/2, chunked, Expect", 0, upload2(-1, true, endless{})},
+		{"HTTP/2, length, trickled", 0, upload2(uploadSize, false, dripping{})},
+		{"HTTP/2, chunked, trickled", 0, upload2(-1, false, dripping{})},
 	} {
 		t.Run(k.name, func(t *testing.T) {
 			before, read := s.ingressState(t, "webhook"), s.BytesRead(t)
@@ -147,20 +151,23 @@ func trickle(piece string) func(io.Writer) {
 }
 
 // upload2 does the same on HTTP/2, each upload on a connection of its own.
-func upload2(length int64) uploader {
+func upload2(length int64, expect bool, body io.Reader) uploader {
 	return func(addr string) (time.Duration, error) {
-		transport := &http.Transport{Protocols: new(http.Protocols)}
+		transport := &http.Transport{Protocols: new(http.Protocols), ExpectContinueTimeout: 10 * time.Second}
 		transport.Protocols.SetUnencryptedHTTP2(true)
 		defer transport.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
-		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/hooks/ci", io.LimitReader(endless{}, uploadSize))
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr+"/hooks/ci", io.LimitReader(body, uploadSize))
 		if err != nil {
 			return 0, err
 		}
 		r.ContentLength = length
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("X-Github-Event", "push")
+		if expect {
+			r.Header.Set("Expect", "100-continue")
+		}
 		start := time.Now()
 		resp, err := transport.RoundTrip(r)
 		took := time.Since(start)
@@ -179,3 +186,12 @@ func upload2(length int64) uploader {
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// dripping reads one zero every 20 ms for ever.
+type dripping struct{}
+
+func (dripping) Read(p []byte) (int, error) {
+	<-time.After(20 * time.Millisecond)
+	clear(p[:1])
+	return 1, nil
+}
