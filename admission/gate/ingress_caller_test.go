@@ -162,3 +162,32 @@ func TestDryRunOfIngressCounts(t *testing.T) {
 		})
 	}
 }
+
+// A body that comes fast enough but does not fit into the deadline is nobody's
+// fault: 503, so that a sender who sends again does.
+func TestDeadlineDuringASteadyBody(t *testing.T) {
+	u := &hookReceiver{}
+	in := func() IngressConfig { return IngressConfig{Hooks: []HookConfig{githubHook(t, "/hooks/ci")}} }
+	ingressBubble(t, admission.Config{}, in, u.next, func(t *testing.T, s *ingressServer) {
+		start := time.Now()
+		conn := s.open(delivery{body: "x", declared: 4 << 20}.head())
+		synctest.Wait()
+		go func() {
+			for {
+				if _, err := conn.Write(make([]byte, 10<<10)); err != nil {
+					return
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}()
+		r, text := answerOf(t, conn)
+		_ = conn.Close()
+		if took := time.Since(start); r.StatusCode != http.StatusServiceUnavailable || text != overloaded || r.Header.Get("Retry-After") == "" || took != 8*time.Second {
+			t.Errorf("%d %q after %v, want 503 at the deadline of 8 s", r.StatusCode, text, took)
+		}
+		synctest.Wait()
+		if outcome(s.state, HookDeadline) != 1 || u.count() != 0 {
+			t.Errorf("%v", s.state.Ingress.Snapshot().Webhooks)
+		}
+	})
+}

@@ -38,7 +38,7 @@ const (
 	HookDelivered       // the upstream took it: 2xx or 3xx
 	HookUpstreamRefused // the upstream answered 4xx
 	HookUpstreamFailed  // the upstream answered 5xx or could not be reached
-	HookDeadline        // the deadline passed before the upstream answered
+	HookDeadline        // the deadline passed before all of the body came or the upstream answered
 	HookGone            // the client left before the upstream answered
 	HookPanic           // the handler behind panicked
 	HookKept            // written to the spool and acknowledged

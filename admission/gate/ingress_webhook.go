@@ -155,7 +155,10 @@ func (x *hookExchange) bodyFailed(err error) HookOutcome {
 	case errors.Is(err, errBodyTooLarge):
 		x.answer(ingressAnswer{status: http.StatusRequestEntityTooLarge, reason: HookBodyTooLarge.String(), text: "delivery too large"})
 		return HookBodyTooLarge
-	case errors.Is(err, errBodySlow), errors.Is(err, errDeadline):
+	case errors.Is(err, errDeadline): // it came as fast as it must; there was no time for all of it
+		x.answer(ingressAnswer{status: http.StatusServiceUnavailable, reason: HookDeadline.String(), text: overloaded, retry: time.Second, broken: true})
+		return HookDeadline
+	case errors.Is(err, errBodySlow):
 		x.answer(ingressAnswer{status: http.StatusRequestTimeout, reason: HookSlow.String(), text: "delivery arrives too slowly", broken: true})
 		return HookSlow
 	}
