@@ -259,12 +259,17 @@ func TestRejectedReloadKeepsTheSpool(t *testing.T) {
 	ci, other := newReceiver(t), newReceiver(t)
 	dir := filepath.Join(t.TempDir(), "a")
 	s := start(t, hookSite(t, "rejected", dir, "always", ci.URL), nothing)
-	next := hookSite(t, "rejected", filepath.Join(t.TempDir(), "b"), "always", other.URL)
+	second := filepath.Join(t.TempDir(), "b")
+	next := hookSite(t, "rejected", second, "always", other.URL)
 	raw := s.json(next, func(all map[string]any) {
 		all["apps"].(map[string]any)["admission_test_failing"] = map[string]any{}
 	})
-	if err := caddy.Load(raw, true); err == nil {
-		t.Fatal("a configuration whose start fails was taken")
+	for started := false; !started; { // apps start in random order; the spool's must have, before the other fails
+		if err := caddy.Load(raw, true); err == nil {
+			t.Fatal("a configuration whose start fails was taken")
+		}
+		_, err := os.Stat(second)
+		started = err == nil
 	}
 	if status, _ := s.deliver(1, "team/app"); status != http.StatusAccepted {
 		t.Fatalf("%d", status)

@@ -34,6 +34,18 @@ func (k *slowKeeper) Commit(ctx context.Context, d *VerifiedDelivery) (CommitAns
 	}
 }
 
+// release lets one delivery be kept.
+func (k *slowKeeper) release(t *testing.T) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case k.free <- struct{}{}:
+		synctest.Wait()
+	default:
+		t.Fatal("no delivery holds a permit")
+	}
+}
+
 // keepingBubble runs f with a server whose hook keeps deliveries.
 func keepingBubble(t *testing.T, bucket admission.BucketPolicy, f func(t *testing.T, s *ingressServer, k *slowKeeper)) {
 	k := &slowKeeper{}
@@ -66,8 +78,7 @@ func TestKeptDeliveryWaitsForAPermit(t *testing.T) {
 			synctest.Wait()
 		}
 		for range conns {
-			k.free <- struct{}{}
-			synctest.Wait()
+			k.release(t)
 		}
 		for _, c := range conns {
 			if code, _ := status(t, c); code != http.StatusAccepted {
@@ -110,8 +121,7 @@ func TestKnownSendersWaitBeforeStrangers(t *testing.T) {
 		}
 		conns = append(conns, s.open(delivery{body: "known", addr: known}.bytes()))
 		synctest.Wait()
-		k.free <- struct{}{}
-		synctest.Wait()
+		k.release(t)
 		if got := k.taken[len(k.taken)-1]; got != "known" {
 			t.Errorf("%q went first", got)
 		}
