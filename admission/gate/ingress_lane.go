@@ -106,6 +106,7 @@ func (s *IngressState) joinStarts(p *admission.ClassPolicy, who startClaim) (*st
 	}
 	l.seq++
 	me.seq = l.seq
+	me.after = now.Add(s.ownWait(me, now, 1)) // so that a turn finds few that it must pass over
 	l.waiting = append(l.waiting, me)
 	if len(l.waiting) > min(p.WaitSize, laneMax) {
 		l.dropLocked(l.worstLocked())
