@@ -53,7 +53,7 @@ func (a *App) change(name string, l *poolLimits) (warnings []admission.Problem, 
 		def, warnings = next, problems
 	}
 	if !process.change(a.gen, name, def.policy, l != nil) {
-		return nil, errors.New("another configuration is being loaded; its limits count")
+		return nil, errNotNewest
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,6 +65,8 @@ func (a *App) change(name string, l *poolLimits) (warnings []admission.Problem, 
 	a.logger.Info("limits changed through the admin endpoint", zap.String("pool", name), zap.Bool("as_configured", l == nil))
 	return warnings, nil
 }
+
+var errNotNewest = errors.New("another configuration is being loaded; its limits count")
 
 func joinProblems(problems []admission.Problem) error {
 	var errs []error
@@ -156,7 +158,10 @@ func serveLimits(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return fail(http.StatusBadRequest, "limits of %s: %w", name, err)
 		}
-		if warnings, err = app.change(name, &next); err != nil {
+		switch warnings, err = app.change(name, &next); {
+		case errors.Is(err, errNotNewest):
+			return fail(http.StatusConflict, "%w", err)
+		case err != nil:
 			return fail(http.StatusBadRequest, "limits of %s: %w", name, err)
 		}
 		limits, changed = next, true
