@@ -33,7 +33,8 @@ type Spool struct {
 	wake   chan struct{}  // the writer has something to do
 	gone   chan struct{}  // closed when the writer has ended
 
-	log *segmentLog // the writer's
+	log      *segmentLog // the writer's
+	together int         // the writer's: deliveries that waited at the end of the last batch
 
 	mu        sync.Mutex
 	cfg       Config

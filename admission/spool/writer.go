@@ -1,6 +1,7 @@
 package spool
 
 import (
+	"runtime"
 	"time"
 )
 
@@ -26,6 +27,7 @@ func (s *Spool) writer() {
 		case <-sweep.C:
 			s.sweep()
 		}
+		s.gather()
 		s.commit()
 		if timeToFlush {
 			s.settle(s.log.flush())
@@ -61,6 +63,39 @@ func (s *Spool) queued() bool {
 	return len(s.queue) > 0
 }
 
+// gatherTurns bounds how often the writer lets others run before it begins the
+// next batch.
+const gatherTurns = 64
+
+// gather lets those whose deliveries were just written come back with their
+// next ones, as many as waited together, so that all share one sync. Without
+// it those that came during a sync and those that waited for it take turns, and
+// half of the deliveries share each sync.
+func (s *Spool) gather() {
+	for range gatherTurns {
+		if s.waiting() >= s.together {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// waiting is how many queued writes somebody waits for.
+func (s *Spool) waiting() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return waitedFor(s.queue)
+}
+
+func waitedFor(list []*write) (n int) {
+	for _, w := range list {
+		if w.wait {
+			n++
+		}
+	}
+	return n
+}
+
 // commit writes what is queued as one batch.
 func (s *Spool) commit() {
 	s.mu.Lock()
@@ -75,6 +110,7 @@ func (s *Spool) commit() {
 	s.takeLostLocked()
 	s.applyLocked(batch, fresh, err)
 	s.diskStateLocked(err)
+	s.together = waitedFor(batch) + waitedFor(s.queue)
 	s.unlockAndTell()
 	for _, w := range batch {
 		if w.done != nil {
