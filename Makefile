@@ -3,6 +3,7 @@
 #   make build                   build/caddy, the gateway without the race detector
 #   make test                    everything a change must pass; prints what each part took
 #   make unit | integration      one part of it; integration takes RUN=<pattern>
+#   make acceptance              the part that runs the operators' cases
 #   make cases FILE=… [CASE=…]   run acceptance cases of one file against the binary
 #   make fuzz [FUZZTIME=60s]     every fuzz target in turn
 #   make bench                   benchmarks; writes docs/benchmarks.md where the suite does
@@ -23,7 +24,7 @@ RACE    := -race
 
 export STEP_DIR ?= $(abspath $(BUILD)/times)
 
-.PHONY: build test unit integration vet format deps cases fuzz bench clean $(BINARY)
+.PHONY: build test unit integration acceptance vet format deps cases fuzz bench clean $(BINARY)
 
 build:
 	$(GO) build -trimpath -o $(BUILD)/caddy ./cmd/caddy
@@ -36,6 +37,7 @@ test:
 	@scripts/step "vet" $(MAKE) --no-print-directory vet
 	@scripts/step "unit" $(MAKE) --no-print-directory unit
 	@scripts/step "integration" $(MAKE) --no-print-directory integration
+	@scripts/step "acceptance" $(MAKE) --no-print-directory acceptance
 	@scripts/step --summary
 
 deps:
@@ -52,7 +54,12 @@ unit:
 	$(GO) test $(RACE) -shuffle=on -timeout 15m $$($(GO) list ./... | grep -v '/integration')
 
 integration: $(BINARY)
-	GATEWAY_BINARY=$(BINARY) $(GO) test $(RACE) -shuffle=on -count=1 -timeout 40m -run '$(RUN)' ./integration/...
+	GATEWAY_BINARY=$(BINARY) $(GO) test $(RACE) -shuffle=on -count=1 -timeout 40m -run '$(RUN)' \
+		$$($(GO) list ./integration/... | grep -v '/integration/cases')
+
+# The operators' cases have the machine to themselves: some of them measure.
+acceptance: $(BINARY)
+	GATEWAY_BINARY=$(BINARY) $(GO) test $(RACE) -shuffle=on -count=1 -timeout 20m ./integration/cases/...
 
 $(BINARY):
 	$(GO) build $(RACE) -o $@ ./cmd/caddy
