@@ -66,7 +66,7 @@ $(BINARY):
 
 cases: $(BINARY)
 	@test -n "$(FILE)" || { echo "usage: make cases FILE=<file> [CASE=<id>]" >&2; exit 2; }
-	GATEWAY_BINARY=$(BINARY) $(GO) run $(RACE) ./integration/cases/cmd/cases -file "$(FILE)" $(if $(CASE),-case "$(CASE)")
+	GATEWAY_BINARY=$(BINARY) $(GO) run ./integration/cases/cmd/cases -file "$(FILE)" $(if $(CASE),-case "$(CASE)")
 
 fuzz:
 	scripts/fuzz $(FUZZTIME)

@@ -67,7 +67,7 @@ func TestHTTP3Resumes(t *testing.T) {
 	t.Cleanup(func() { s.Close() })
 	go http3Serve(s, conn, cert, key)
 	w := wireWorld("127.0.0.1:1", conn.LocalAddr().String())
-	if err := w.http3Resume(t.Context(), &Step{Op: "h3_resume", Name: "h", Path: "/", N: 2}); err != nil {
+	if err := w.http3Resume(t.Context(), &Step{Op: "h3_resume", Name: "h", Path: "/", N: 2, EarlyData: new(bool)}); err != nil {
 		t.Fatal(err)
 	}
 	for i, e := range w.book.of("h") {
