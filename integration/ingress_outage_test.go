@@ -49,6 +49,7 @@ func TestBuildbotAfterAnOutage(t *testing.T) {
 	for n := 2; n < 12; n++ {
 		push([]string{"team/a", "team/b"}[n%2], n, http.StatusAccepted)
 	}
+	s.waitAttempts(t)
 	b.Start(t)
 	harness.Eventually(t, 2*time.Minute, "a build of every push", func() error {
 		built := b.Built(t)
@@ -63,6 +64,17 @@ func TestBuildbotAfterAnOutage(t *testing.T) {
 		return nil
 	})
 	push("team/a", 12, http.StatusOK) // nothing is kept any more
+}
+
+// waitAttempts waits until deliveries have been tried again, in vain.
+func (s *ingressSite) waitAttempts(t *testing.T) {
+	t.Helper()
+	harness.Eventually(t, time.Minute, "attempts at a receiver that is down", func() error {
+		if n := s.Series(t, `caddy_admission_spool_attempts_total{kind="replayed",outcome="unreachable"}`); n < 2 {
+			return fmt.Errorf("%v replayed", n)
+		}
+		return nil
+	})
 }
 
 // revisions are those of a repository in the order in which they came first; one that came twice counts once.
@@ -92,6 +104,7 @@ func TestHookServerAfterAnOutage(t *testing.T) {
 		}
 		want++
 	}
+	s.waitAttempts(t)
 	server.Restart(t)
 	harness.Eventually(t, 2*time.Minute, "the command of every delivery", func() error {
 		if fired := len(server.Fired(t)); fired < want {

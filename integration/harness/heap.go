@@ -65,3 +65,16 @@ func metricIn(text, name string) (value float64, err error) {
 	}
 	return 0, fmt.Errorf("no metric %s", name)
 }
+
+// Series returns the value of the metric whose name and labels are written as series, without the label pool; 0 when there is
+// none yet.
+func (g *Gateway) Series(tb testing.TB, series string) (value float64) {
+	tb.Helper()
+	for line := range strings.Lines(g.Metrics(tb)) {
+		name, text, _ := strings.Cut(line, "} ")
+		if strings.Replace(name, `,pool="default"`, "", 1)+"}" == series {
+			fmt.Sscan(text, &value)
+		}
+	}
+	return value
+}
