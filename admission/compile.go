@@ -236,11 +236,7 @@ func (b *compiler) slow(c Class, cc *ClassConfig) {
 			*to = d
 		}
 	}
-	if cc.Stall != nil && (c == Webhook || c == Logout) {
-		b.bad(path+" stall", time.Duration(*cc.Stall), "none: the deadline of the class is shorter; body_idle and min_rate bound the body")
-	} else {
-		set(path+" stall", &to.Stall, cc.Stall, 0)
-	}
+	set(path+" stall", &to.Stall, cc.Stall, 0)
 	set(path+" body_idle", &to.BodyIdle, cc.BodyIdle, time.Millisecond)
 	if v := cc.MinRate; v != nil {
 		if *v < 0 || *v > maxBurst {

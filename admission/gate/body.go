@@ -186,6 +186,7 @@ func (s *State) readBody(w http.ResponseWriter, r *http.Request, caller admissio
 func (b *body) fill(w http.ResponseWriter, r *http.Request) error {
 	rc := http.NewResponseController(w)
 	start := clock()
+	last := start
 	defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	for {
 		if len(b.data) == cap(b.data) {
@@ -193,9 +194,12 @@ func (b *body) fill(w http.ResponseWriter, r *http.Request) error {
 				return err
 			}
 		}
-		_ = rc.SetReadDeadline(b.readBy(start))
+		_ = rc.SetReadDeadline(b.pace.by(start, last, len(b.data), bodyIdle, bodyMinRate))
 		n, err := r.Body.Read(b.data[len(b.data):cap(b.data)])
 		b.data = b.data[:len(b.data)+n]
+		if n > 0 {
+			last = clock()
+		}
 		switch {
 		case err == io.EOF:
 			b.complete = true
@@ -224,10 +228,4 @@ func (b *body) extend() (full bool, err error) {
 	copy(data, b.data)
 	b.data = data
 	return false, nil
-}
-
-// readBy is when the next byte must be there: the idle time from the start,
-// later by what arrived at the minimum rate.
-func (b *body) readBy(start time.Time) time.Time {
-	return b.pace.by(start, len(b.data), bodyIdle, bodyMinRate)
 }

@@ -65,10 +65,10 @@ func (g *Gate) serveOther(w http.ResponseWriter, r *http.Request, next Next) err
 	return g.run(w, r, s, permit, nil, next)
 }
 
-// limited reports whether anything of p can refuse a request.
+// limited reports whether anything of p can refuse or end a request.
 func limited(p *admission.ClassPolicy) bool {
 	return p.Max != admission.Unlimited || p.Bucket.On() || p.Bytes.On() || p.CallerBucket.On() ||
-		p.CallerMax != [admission.NumScopes]int{}
+		p.CallerMax != [admission.NumScopes]int{} || p.Deadline > 0 || p.Slow != admission.SlowPolicy{}
 }
 
 // serveGit admits a git request and runs it.

@@ -26,15 +26,19 @@ type bodyPace struct {
 	slow  admission.SlowPolicy
 }
 
-// by is when the next byte must be there after n of them.
-func (p bodyPace) by(start time.Time, n int, idle time.Duration, rate int64) time.Time {
+// by is when the next byte must be there after n of them, the last at last.
+func (p bodyPace) by(start, last time.Time, n int, idle time.Duration, rate int64) time.Time {
 	if p.slow.BodyIdle > 0 {
 		idle = p.slow.BodyIdle
 	}
 	if p.slow.MinRate > 0 {
 		rate = p.slow.MinRate
 	}
-	return start.Add(idle + time.Duration(float64(n)/float64(rate)*float64(time.Second)))
+	by := start.Add(idle + time.Duration(float64(n)/float64(rate)*float64(time.Second)))
+	if stall := p.slow.Stall; stall > 0 && last.Add(stall).Before(by) {
+		return last.Add(stall)
+	}
+	return by
 }
 
 var errBodyTooLarge = errors.New("request body above its cap")
@@ -52,6 +56,7 @@ func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, pace bo
 	if r.ContentLength >= 0 {
 		size = min(size, r.ContentLength)
 	}
+	last := start
 	buf := make([]byte, 0, min(size+1, hookStep))
 	defer func() {
 		if dog.cut() == nil {
@@ -65,7 +70,7 @@ func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, pace bo
 		if len(buf) == cap(buf) {
 			buf = grow(buf, size, buffers)
 		}
-		by := pace.by(start, len(buf), hookFirstByte, hookMinRate)
+		by := pace.by(start, last, len(buf), hookFirstByte, hookMinRate)
 		_ = rc.SetReadDeadline(by)
 		if cause := dog.cut(); cause != nil {
 			_ = rc.SetReadDeadline(clock()) // the watchdog's own may just have been overwritten
@@ -73,6 +78,9 @@ func readHookBody(w http.ResponseWriter, r *http.Request, dog *watchdog, pace bo
 		}
 		n, err := r.Body.Read(buf[len(buf):min(int64(cap(buf)), size+1)])
 		buf = buf[:len(buf)+n]
+		if n > 0 {
+			last = clock()
+		}
 		arrived.Store(int64(len(buf)))
 		switch {
 		case int64(len(buf)) > pace.limit:

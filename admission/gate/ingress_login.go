@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"errors"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -272,11 +273,19 @@ func (g *Gate) runLogin(w http.ResponseWriter, r *http.Request, next Next, class
 			out.breakOff()
 		default:
 			err = nil
-			g.answerIngress(w, r, ingressAnswer{status: http.StatusGatewayTimeout, class: class, reason: "deadline",
-				text: "gateway: the server behind did not answer in time\n", broken: true})
+			a := ingressAnswer{status: http.StatusGatewayTimeout, class: class, reason: "deadline",
+				text: "gateway: the server behind did not answer in time\n", broken: true}
+			if errors.Is(cause, errStalled) {
+				a.status, a.reason, a.text = http.StatusRequestTimeout, "stalled", "gateway: the connection made no progress\n"
+			}
+			g.answerIngress(w, r, a)
 		}
 	}()
-	return next(out, r.WithContext(ctx))
+	inner := r.WithContext(ctx)
+	if r.Body != nil && r.Body != http.NoBody {
+		inner.Body = &progressBody{ReadCloser: r.Body, dog: dog, declared: r.ContentLength}
+	}
+	return next(out, inner)
 }
 
 // redirectState is the state parameter of a redirect target.
