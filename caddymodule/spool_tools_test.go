@@ -173,3 +173,21 @@ func TestEveryRefusalHasAWay(t *testing.T) {
 		}
 	}
 }
+
+// TestListingsAreTame: what a sender chose cannot steer an operator's
+// terminal.
+func TestListingsAreTame(t *testing.T) {
+	const odd = "a\x1b[2Jb\u009bc\nd"
+	var out bytes.Buffer
+	kept := adminapi.Deliveries{Deliveries: []adminapi.Kept{{Item: spool.Item{Delivery: odd, Event: odd, Repository: odd}}}}
+	refused := adminapi.RefusedDeliveries{Refused: []adminapi.RefusedDelivery{{DeliveryID: odd, Event: odd, Repository: odd}}}
+	d := adminapi.Delivery{Detail: spool.Detail{Item: kept.Deliveries[0].Item, Header: http.Header{"User-Agent": {odd}}}}
+	for _, err := range []error{printDeliveries(&out, kept), printRefused(&out, refused), printDelivery(&out, &d)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := out.String(); strings.ContainsAny(text, "\x1b\u009b") || strings.Contains(text, "c\nd") || !strings.Contains(text, "a?[2Jb?c?d") {
+		t.Errorf("%q", text)
+	}
+}
