@@ -68,6 +68,10 @@ func TestDeliveriesAPI(t *testing.T) {
 	if p := pool(t, "tools").Spool; p == nil || p.Depth != 0 || p.Dead != 3 || p.Hooks["/hooks/ci"].Dead != 3 {
 		t.Errorf("%+v", p)
 	}
+	var text bytes.Buffer
+	if err := printStatus(&text, currentState(process)); err != nil || !strings.Contains(text.String(), ": 0 due, oldest 0s, 3 dead, ") {
+		t.Errorf("%v\n%s", err, text.String())
+	}
 	ci.behave(0, nil)
 	if code := adminAsk(t, "POST", at+second.ID+"/replay", nil); code != http.StatusNoContent {
 		t.Errorf("replay: %d", code)
