@@ -181,7 +181,7 @@ func newAttempt(random *mathrand.Rand) attempt {
 
 // overHTTP1 sends an attempt on a connection of its own and leaves at a random moment, or reads to the end.
 func (s *unreliableSite) overHTTP1(t *testing.T, a attempt, random *mathrand.Rand) {
-	d := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.source)}}
+	d := net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: net.ParseIP(a.source)}}
 	conn, err := d.Dial("tcp", s.addr)
 	if err != nil {
 		t.Errorf("dial: %v", err)

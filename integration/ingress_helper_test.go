@@ -88,7 +88,7 @@ type reply struct {
 // sendRaw sends head and body on a connection of its own, from the loopback address source, and reads the answer. The body goes
 // out while the answer is waited for.
 func sendRaw(source, addr, head, body string) (*reply, error) {
-	d := net.Dialer{Timeout: 10 * time.Second}
+	d := net.Dialer{Timeout: time.Minute}
 	if source != "" {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(source)}
 	}

@@ -15,9 +15,10 @@ import (
 // reaches this machine. Neighbours in n share a /24 in runs of 250.
 func Loopback(n int) string { return fmt.Sprintf("127.%d.%d.%d", 10+n/62500, n/250%250, 1+n%250) }
 
-// dialFrom connects to addr from the loopback address source, "" for any.
+// dialFrom connects to addr from the loopback address source, "" for any. On a machine that is busy for seconds the kernel
+// drops what the gateway has no time to accept, and tries again ever more seldom.
 func dialFrom(source, addr string) (net.Conn, error) {
-	d := net.Dialer{Timeout: 10 * time.Second}
+	d := net.Dialer{Timeout: time.Minute}
 	if source != "" {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(source)}
 	}
