@@ -1,25 +1,20 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/caddy-admission/gateway/internal/scenario"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected output of scenarios")
-
-// TestScenarios runs testdata/scenarios/*.txt in fake time. A line that starts
-// with > is a step, the lines below it what it prints; # begins a comment.
+// TestScenarios plays testdata/scenarios/*.txt. Their steps:
 //
 //	config JSON                  makes the controller; apply JSON changes it
 //	arrive NAME CLASS [k=v …]    k: addr, cred, repo, group, bytes; or cont, proven
@@ -27,33 +22,13 @@ var update = flag.Bool("update", false, "rewrite the expected output of scenario
 //	sleep DURATION               shutdown
 //	queue CLASS                  who waits, in the order of their turns
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/scenarios/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scenarios", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got bytes.Buffer
-			synctest.Test(t, func(t *testing.T) { runScenario(t, string(text), &got) })
-			if got.String() == string(text) {
-				return
-			}
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			t.Errorf("got\n%s\nwant\n%s", got.String(), text)
-		})
-	}
+	scenario.Test(t, func(t *testing.T) scenario.Player {
+		s := &stage{t: t, actors: make(map[string]*actor), waiters: make(map[int64]string), reports: make(chan string, 10000)}
+		return scenario.Player{Step: s.step, End: s.finish}
+	})
 }
 
-type scenario struct {
+type stage struct {
 	t       *testing.T
 	c       *Controller
 	actors  map[string]*actor
@@ -66,21 +41,7 @@ type actor struct {
 	cancel context.CancelFunc
 }
 
-func runScenario(t *testing.T, text string, out *bytes.Buffer) {
-	s := &scenario{t: t, actors: make(map[string]*actor), waiters: make(map[int64]string), reports: make(chan string, 10000)}
-	for line := range strings.Lines(text) {
-		switch {
-		case strings.HasPrefix(line, "> "):
-			out.WriteString(line)
-			out.WriteString(s.step(strings.TrimSpace(line[2:])))
-		case strings.HasPrefix(line, "#"), strings.TrimSpace(line) == "":
-			out.WriteString(line)
-		}
-	}
-	s.finish()
-}
-
-func (s *scenario) finish() {
+func (s *stage) finish() {
 	for _, a := range s.actors {
 		a.cancel()
 	}
@@ -92,7 +53,7 @@ func (s *scenario) finish() {
 }
 
 // step runs one command and returns what it prints.
-func (s *scenario) step(line string) string {
+func (s *stage) step(line string) string {
 	verb, rest, _ := strings.Cut(line, " ")
 	f := strings.Fields(rest)
 	var out string
@@ -134,7 +95,7 @@ func (s *scenario) step(line string) string {
 	return out + s.collect()
 }
 
-func (s *scenario) policy(text string) *Policy {
+func (s *stage) policy(text string) *Policy {
 	var cfg Config
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
 		s.t.Fatal(err)
@@ -142,7 +103,7 @@ func (s *scenario) policy(text string) *Policy {
 	return compile(s.t, cfg)
 }
 
-func (s *scenario) actor(name string) *actor {
+func (s *stage) actor(name string) *actor {
 	a := s.actors[name]
 	if a == nil {
 		s.t.Fatalf("nobody is called %q", name)
@@ -150,7 +111,7 @@ func (s *scenario) actor(name string) *actor {
 	return a
 }
 
-func (s *scenario) arrive(f []string) {
+func (s *stage) arrive(f []string) {
 	class, ok := ParseClass(f[1])
 	if !ok {
 		s.t.Fatalf("unknown class %q", f[1])
@@ -190,7 +151,7 @@ func (s *scenario) arrive(f []string) {
 	}
 }
 
-func (s *scenario) admit(ctx context.Context, name string, a *actor, r *Request) {
+func (s *stage) admit(ctx context.Context, name string, a *actor, r *Request) {
 	start := time.Now()
 	p, refusal := s.c.Admit(ctx, r)
 	a.permit = p
@@ -215,7 +176,7 @@ func (s *scenario) admit(ctx context.Context, name string, a *actor, r *Request)
 }
 
 // collect returns what was reported since the last step, by name.
-func (s *scenario) collect() string {
+func (s *stage) collect() string {
 	var lines []string
 	for len(s.reports) > 0 {
 		lines = append(lines, <-s.reports)
@@ -225,7 +186,7 @@ func (s *scenario) collect() string {
 }
 
 // queue renders who waits in a class.
-func (s *scenario) queue(class Class) string {
+func (s *stage) queue(class Class) string {
 	c := s.c
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -2,16 +2,12 @@ package gate
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,13 +17,11 @@ import (
 	"time"
 
 	"github.com/caddy-admission/gateway/admission"
+	"github.com/caddy-admission/gateway/internal/scenario"
 )
 
-var update = flag.Bool("update", false, "rewrite the expected output of scenarios")
-
-// TestScenarios runs testdata/scenarios/*.txt in fake time against a whole
-// server. A line that starts with > is a step, the lines below it what it
-// prints; # begins a comment.
+// TestScenarios plays testdata/scenarios/*.txt against a whole server. Their
+// steps:
 //
 //	config JSON                     starts the server
 //	clone NAME ADDRESS RATE         sends a fetch and reads RATE bytes a second of the answer; 0 reads nothing
@@ -36,34 +30,14 @@ var update = flag.Bool("update", false, "rewrite the expected output of scenario
 //	sleep DURATION
 //	state CLASS                     permits in use, abandoned, waiting, and how many ended how
 func TestScenarios(t *testing.T) {
-	files, err := filepath.Glob("testdata/scenarios/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatal("no scenarios", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got bytes.Buffer
-			synctest.Test(t, func(t *testing.T) { runScenario(t, string(text), &got) })
-			if got.String() == string(text) {
-				return
-			}
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			t.Errorf("got\n%s\nwant\n%s", got.String(), text)
-		})
-	}
+	scenario.Test(t, func(t *testing.T) scenario.Player {
+		s := &stage{t: t, conns: map[string]net.Conn{}, ends: map[string]chan struct{}{}}
+		return scenario.Player{Step: func(line string) string { return s.step(strings.Fields(line)) }, End: s.end}
+	})
 }
 
-// gateScenario is one running scenario. mu protects what follows it.
-type gateScenario struct {
+// stage is one running scenario. mu protects what follows it.
+type stage struct {
 	t     *testing.T
 	l     *pipeListener
 	srv   *http.Server
@@ -75,17 +49,7 @@ type gateScenario struct {
 	reports []string
 }
 
-func runScenario(t *testing.T, text string, out *bytes.Buffer) {
-	s := &gateScenario{t: t, conns: map[string]net.Conn{}, ends: map[string]chan struct{}{}}
-	for line := range strings.Lines(text) {
-		switch {
-		case strings.HasPrefix(line, "> "):
-			out.WriteString(line)
-			out.WriteString(s.step(strings.Fields(line[2:])))
-		case strings.HasPrefix(line, "#"), strings.TrimSpace(line) == "":
-			out.WriteString(line)
-		}
-	}
+func (s *stage) end() {
 	for name, c := range s.conns {
 		_ = c.Close()
 		s.finish(name)
@@ -95,18 +59,18 @@ func runScenario(t *testing.T, text string, out *bytes.Buffer) {
 	time.Sleep(time.Minute)
 	for _, c := range s.state.Controller.Snapshot().Classes {
 		if c.InUse+c.Abandoned+c.Waiting != 0 {
-			t.Errorf("class %s ends with %d in use, %d abandoned, %d waiting", c.Class, c.InUse, c.Abandoned, c.Waiting)
+			s.t.Errorf("class %s ends with %d in use, %d abandoned, %d waiting", c.Class, c.InUse, c.Abandoned, c.Waiting)
 		}
 	}
 }
 
-func (s *gateScenario) report(format string, args ...any) {
+func (s *stage) report(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reports = append(s.reports, fmt.Sprintf(format, args...))
 }
 
-func (s *gateScenario) step(f []string) (out string) {
+func (s *stage) step(f []string) (out string) {
 	switch f[0] {
 	case "config":
 		s.config(strings.Join(f[1:], " "))
@@ -144,7 +108,7 @@ func (s *gateScenario) step(f []string) (out string) {
 	return out
 }
 
-func (s *gateScenario) config(text string) {
+func (s *stage) config(text string) {
 	var cfg admission.Config
 	if err := json.Unmarshal([]byte(text), &cfg); err != nil {
 		s.t.Fatal(err)
@@ -168,7 +132,7 @@ func (s *gateScenario) config(text string) {
 // upstream writes without an end, 32 KiB at a time as a proxy does, until it is
 // told to finish or nobody takes it any more. A pause between two pieces lets fake
 // time go on where the answer is dropped.
-func (s *gateScenario) upstream(w http.ResponseWriter, r *http.Request) error {
+func (s *stage) upstream(w http.ResponseWriter, r *http.Request) error {
 	name := r.Header.Get("X-Name")
 	s.mu.Lock()
 	end := s.ends[name]
@@ -188,7 +152,7 @@ func (s *gateScenario) upstream(w http.ResponseWriter, r *http.Request) error {
 	}
 }
 
-func (s *gateScenario) clone(name, addr string, rate int) {
+func (s *stage) clone(name, addr string, rate int) {
 	client, server := net.Pipe()
 	s.mu.Lock()
 	s.conns[name], s.ends[name] = client, make(chan struct{})
@@ -219,7 +183,7 @@ func (s *gateScenario) clone(name, addr string, rate int) {
 	}()
 }
 
-func (s *gateScenario) finish(name string) {
+func (s *stage) finish(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if end := s.ends[name]; end != nil {
@@ -228,7 +192,7 @@ func (s *gateScenario) finish(name string) {
 	}
 }
 
-func (s *gateScenario) show(name string) string {
+func (s *stage) show(name string) string {
 	class, ok := admission.ParseClass(name)
 	if !ok {
 		s.t.Fatalf("unknown class %q", name)
