@@ -180,20 +180,26 @@ remembered.`,
 	return cmd
 }
 
+// provision reads a configuration file and checks it as "caddy validate" does;
+// nothing is started.
+func provision(config, adapter string) (caddy.Context, error) {
+	raw, _, _, err := caddycmd.LoadConfig(config, adapter)
+	if err != nil {
+		return caddy.Context{}, err
+	}
+	var cfg caddy.Config
+	if err := caddy.StrictUnmarshalJSON(raw, &cfg); err != nil {
+		return caddy.Context{}, err
+	}
+	return caddy.ProvisionContext(&cfg)
+}
+
 func (f *adminFlags) explain(q adminapi.ExplainRequest) (*adminapi.Explanation, error) {
 	if f.config == "" || f.address != "" {
 		x := new(adminapi.Explanation)
 		return x, f.call(http.MethodPost, adminapi.ExplainPath, q, x)
 	}
-	raw, _, _, err := caddycmd.LoadConfig(f.config, f.adapter)
-	if err != nil {
-		return nil, err
-	}
-	var cfg caddy.Config
-	if err := caddy.StrictUnmarshalJSON(raw, &cfg); err != nil {
-		return nil, err
-	}
-	ctx, err := caddy.ProvisionContext(&cfg)
+	ctx, err := provision(f.config, f.adapter)
 	if err != nil {
 		return nil, err
 	}

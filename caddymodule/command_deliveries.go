@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"strconv"
 
-	"github.com/caddyserver/caddy/v2"
-	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 
 	"github.com/caddy-admission/gateway/admission/spool"
@@ -263,15 +261,7 @@ func (f *deliveriesFlags) configuredDirs() ([]string, error) {
 	if f.config == "" {
 		return nil, nil
 	}
-	raw, _, _, err := caddycmd.LoadConfig(f.config, f.adapter)
-	if err != nil {
-		return nil, err
-	}
-	var cfg caddy.Config
-	if err := caddy.StrictUnmarshalJSON(raw, &cfg); err != nil {
-		return nil, err
-	}
-	ctx, err := caddy.ProvisionContext(&cfg)
+	ctx, err := provision(f.config, f.adapter)
 	if err != nil {
 		return nil, err
 	}
